@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Obtain kernel source: Debian's source package, through the machine's own apt set-up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktest_ntcopy.errors import SourceError
+from ktest_ntcopy.kernel import selftests, tree
+from ktest_ntcopy.kernel.process import Notify, capture, locked, output
+from ktest_ntcopy.kernel.series import digest, read_series, source_package
+from ktest_ntcopy.paths import cache_root, data_root
+
+#: In a prepared tree: what it was prepared with.
+STAMP = ".ktest_ntcopy.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A downloaded source package, checked."""
+
+    deb: Path
+    package: str  #: "linux-source-6.12"
+    package_version: str  #: "6.12.117-1~deb12u1"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _free(folder: Path, needed: int, what: str) -> None:
+    """Raise SourceError unless ``needed`` bytes are free where ``folder`` is or will be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise SourceError(
+            f"{folder}: {what} needs {needed >> 20} MiB, {free >> 20} MiB are free; "
+            "make room or set KTEST_CACHE"
+        )
+
+
+def _cached(folder: Path, package: str, notify: Notify) -> list[Source]:
+    """Sound packages in the cache, newest first; unsound ones are removed."""
+    found = []
+    for deb in folder.glob(f"{package}_*.deb"):
+        record = deb.with_suffix(".sha256")
+        if not record.exists() or record.read_text(encoding="utf-8").strip() != _sha256(deb):
+            notify(f"{deb.name}: damaged in the cache, fetching it again")
+            deb.unlink()
+            record.unlink(missing_ok=True)
+            continue
+        fields = output(["dpkg-deb", "-f", deb, "Version"], error=SourceError).strip()
+        found.append((deb.stat().st_mtime, Source(deb, package, fields)))
+    return [source for _, source in sorted(found, key=lambda f: f[0], reverse=True)]
+
+
+def obtain(version: str, notify: Notify) -> Source:
+    """Debian's source for a kernel version, from the cache or by ``apt-get download``.
+
+    The newest package that apt knows is wanted; without a network the newest
+    cached one serves.  Raises SourceError if there is neither.
+    """
+    package = source_package(version)
+    folder = cache_root() / "sources"
+    _free(folder, 400 << 20, "a kernel source package")
+    with locked(folder / package, notify):
+        cached = _cached(folder, package, notify)
+        policy = capture(["apt-cache", "policy", package]).stdout.decode(errors="replace")
+        candidate = next(
+            (ln.split()[1] for ln in policy.splitlines() if ln.strip().startswith("Candidate:")),
+            "(none)",
+        )
+        for source in cached:
+            if candidate in (source.package_version, "(none)"):
+                return source
+        notify(f"fetching {package} {candidate}")
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            done = capture(
+                ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package],
+                cwd=Path(scratch),
+            )
+            debs = list(Path(scratch).glob("*.deb"))
+            if done.returncode or not debs:
+                if cached:
+                    notify(f"cannot fetch {package} {candidate}, using {cached[0].package_version}")
+                    return cached[0]
+                said = done.stderr.decode(errors="replace").strip().splitlines()
+                raise SourceError(
+                    f"cannot fetch {package} and none is cached "
+                    f"({said[-1] if said else 'apt-get failed'}); "
+                    "check the network and run `apt-get update`"
+                )
+            target = folder / debs[0].name.replace("%3a", "_")
+            (target.with_suffix(".sha256")).write_text(_sha256(debs[0]), encoding="utf-8")
+            debs[0].replace(target)
+        return Source(target, package, candidate)
+
+
+def _unpack(source: Source, target: Path, notify: Notify) -> None:
+    """Unpack the tar file inside the package as ``target``, all or nothing."""
+    notify(f"unpacking {source.package} {source.package_version}")
+    _free(target.parent, 6 << 30, "a kernel tree and its build")
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pipe = (
+            f"set -o pipefail; dpkg-deb --fsys-tarfile '{source.deb}'"
+            f" | tar -xO ./usr/src/{source.package}.tar.xz | tar -xJ -C '{scratch}'"
+        )
+        done = capture(["bash", "-c", pipe])
+        roots = list(Path(scratch).iterdir())
+        if done.returncode or len(roots) != 1:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            source.deb.unlink(missing_ok=True)
+            raise SourceError(
+                f"{source.deb.name} cannot be unpacked ({said[0] if said else 'no tree in it'}); "
+                "it was removed from the cache, run again"
+            )
+        roots[0].replace(target)
+
+
+def _inputs() -> str:
+    """Identity of everything a prepared tree is made from, besides the source."""
+    state = hashlib.sha256()
+    for folder in (
+        data_root() / "tools-testing-net",
+        Path(selftests.__file__).parents[1] / "features",
+    ):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                state.update(file.name.encode() + file.read_bytes())
+    state.update(Path(selftests.__file__).read_bytes())
+    return state.hexdigest()[:16]
+
+
+def prepare(version: str, notify: Notify) -> tree.Tree:
+    """A tree in the cache with the series applied and the selftests generated.
+
+    Made again from the package whenever it cannot be trusted; files that did
+    not change keep their time stamps, so that a build stays incremental.
+    """
+    source = obtain(version, notify)
+    path = cache_root() / "trees" / f"{source.package}_{source.package_version}".replace("~", "-")
+    wanted = {"series": digest(read_series(version)), "inputs": _inputs()}
+    with locked(path, notify):
+        stamp = path / STAMP
+        have: dict[str, str] = {}
+        try:
+            have = json.loads(stamp.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            if path.exists():
+                notify(f"{path.name}: incomplete in the cache, unpacking it again")
+                shutil.rmtree(path)
+        if not path.exists():
+            _unpack(source, path, notify)
+        result = tree.recognise(path)
+        if have != wanted:
+            stamp.unlink(missing_ok=True)
+            tree.apply(result)
+            selftests.generate(path, version)
+            stamp.write_text(json.dumps(wanted), encoding="utf-8")
+        return result
