@@ -344,9 +344,7 @@ class _Parser:
 
     def _bail(self, level: _Level, line: int, reason: str) -> None:
         level.bail_out = reason
-        self._problem(
-            Flaw.BAIL_OUT, f"the program gave up: {reason}", line, len(self._stack) - 1
-        )
+        self._problem(Flaw.BAIL_OUT, f"the program gave up: {reason}", line, len(self._stack) - 1)
 
     # -- problems --------------------------------------------------------------
 

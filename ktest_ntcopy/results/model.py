@@ -35,6 +35,7 @@ class Cause(enum.StrEnum):
     XPASS = "ktap.xpass"
     NO_VERDICT = "ktap.missing"  #: the case never printed a verdict
     MALFORMED = "ktap.malformed"  #: plan and verdicts disagree, or foreign verdicts
+    BAIL_OUT = "ktap.bail"  #: the program gave up ("Bail out!")
     SIGNAL = "signal"
     OOM = "oom"
     TIMEOUT = "timeout"
@@ -46,6 +47,7 @@ class Cause(enum.StrEnum):
     LOST = "vm.lost"
     BOOT = "vm.boot"
     WORKER = "worker"  #: the pytest worker process died
+    NOT_RUN = "not.run"  #: planned, but the run ended before
     EXPECTATION = "vmlinux"  #: a vmlinux check failed
     OTHER = "other"
 

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The run's journal: append-only NDJSON that survives whatever ends the run.
+
+Each line is one JSON object with a ``kind``: "header" (facts about the run; several
+processes may each add what they know) or "result" (one :class:`Result`).  Every record
+is one ``write`` on a descriptor opened with O_APPEND, so worker processes share a file
+on a local file system without a lock.  All text is ASCII with JSON escapes: a lone
+surrogate or a control character from a guest cannot break a line.
+
+Merging, see :meth:`Run.cases`: a case is target, program and case name.  Of several
+records of one attempt the worst counts (a worker's crash report outranks a pass that
+was written just before).  Of several attempts the last counts; the earlier ones are
+kept in its properties.  A planned case without any record is an error, "not run".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.machine.base import MachineInfo
+
+from .model import Cause, Result, Status
+from .text import one_line
+
+#: Raised when a reader of the old form would misread the new one.
+SCHEMA = 1
+
+_SEVERITY = {
+    s: n
+    for n, s in enumerate(
+        (Status.PASS, Status.XFAIL, Status.SKIP, Status.XPASS, Status.FAIL, Status.ERROR)
+    )
+}
+
+CaseId = tuple[str, str, str]  #: target, program, case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """Facts about a run.  An empty field means that the writer does not know it."""
+
+    run: str = ""  #: unique id of the run
+    tool: str = ""  #: version of this package
+    command: tuple[str, ...] = ()  #: what was typed
+    start: float = 0.0  #: time.time()
+    kernel: str = ""  #: path of the kernel file
+    release: str = ""  #: uname -r
+    version: str = ""  #: uname -v
+    arch: str = ""  #: uname -m
+    machine: str = ""  #: "qemu", "uml", "host"
+    accel: str = ""  #: "kvm", "tcg", "native"
+    slowdown: float = 0.0  #: 1.0 = reference speed
+    boot_seconds: float = 0.0
+    machine_command: tuple[str, ...] = ()  #: what starts the machine
+    config_hash: str = ""  #: of the kernel's .config
+    commit: str = ""  #: of the kernel's source
+    properties: Mapping[str, str] = field(default_factory=dict)
+    planned: tuple[CaseId, ...] = ()  #: every case that was going to run, in order
+
+    @classmethod
+    def of_machine(cls, info: MachineInfo) -> Header:
+        """What a booted machine adds to the run's header."""
+        return cls(
+            release=info.release,
+            version=info.version,
+            arch=info.arch,
+            machine=info.kind,
+            accel=info.accel,
+            slowdown=info.slowdown,
+            boot_seconds=info.boot_seconds,
+            machine_command=info.command_line,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything a journal says."""
+
+    header: Header = Header()
+    results: tuple[Result, ...] = ()  #: every record, in the order of the file
+    problems: tuple[str, ...] = ()  #: one line each: what could not be read, what disagrees
+
+    def cases(self) -> tuple[Result, ...]:
+        """One result per case: planned ones in planned order, then the others as they came."""
+        groups: dict[CaseId, list[Result]] = {case: [] for case in self.header.planned}
+        for result in self.results:
+            groups.setdefault(identity(result), []).append(result)
+        return tuple(merge(rs) if rs else _not_run(case) for case, rs in groups.items())
+
+    @property
+    def ok(self) -> bool:
+        """True if there is at least one case and none makes the run fail."""
+        cases = self.cases()
+        return bool(cases) and all(c.status.ok for c in cases)
+
+
+class Journal:
+    """A journal open for appending.  One per process; safe beside other processes."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: Path | str) -> Journal:
+        """Start a new journal; an old one at this path is emptied.  The controller's."""
+        return cls._open(Path(path), os.O_TRUNC)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Journal:
+        """Add to a journal, made if absent.  Raises ConfigError if it cannot be written."""
+        journal = cls._open(Path(path), 0)
+        journal._end_torn_line()
+        return journal
+
+    @classmethod
+    def _open(cls, path: Path, flags: int) -> Journal:
+        flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return cls(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise ConfigError(_cannot(path, error)) from error
+
+    def header(self, header: Header) -> None:
+        """Add facts about the run.  Raises ConfigError if the disk is full."""
+        self._write({"kind": "header", "schema": SCHEMA, **_plain(header)})
+
+    def append(self, result: Result) -> None:
+        """Add one result.  Raises ConfigError if the disk is full."""
+        self._write({"kind": "result", **_plain(result)})
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _end_torn_line(self) -> None:
+        """Keep the first new record off a line that a dead writer left unfinished."""
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            os.write(self._descriptor, b"\n")
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        data = json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        try:
+            written = os.write(self._descriptor, data)
+        except OSError as error:
+            raise ConfigError(_cannot(self.path, error)) from error
+        if written != len(data):
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, b"\n")
+            raise ConfigError(
+                f"{self.path}: only {written} of {len(data)} bytes of a record could be "
+                "written; make room on that disk"
+            )
+
+
+def read_journal(path: Path | str) -> Run:
+    """Read a journal, whole or cut off.  Raises ConfigError if there is no such file."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            return read_lines(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the journal: {error.strerror}") from error
+
+
+def read_lines(lines: Iterable[bytes]) -> Run:
+    """Read records; lines that are none become problems, the rest is kept."""
+    header = Header()
+    results: list[Result] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            kind = record["kind"]
+            if kind == "header":
+                schema = record.get("schema")
+                if schema != SCHEMA:
+                    problems.append(
+                        f"line {number}: a header of schema {schema!r}, this version reads {SCHEMA}"
+                    )
+                header = _joined(header, _header(record), problems)
+            elif kind == "result":
+                results.append(_result(record))
+            # Other kinds are for readers that know them.
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            torn = "" if line.endswith(b"\n") else " (torn: its writer was killed)"
+            what = one_line(f"{type(error).__name__}: {error}", 120)
+            problems.append(f"line {number} is not a record{torn}: {what}")
+    return Run(header=header, results=tuple(results), problems=tuple(problems))
+
+
+def identity(result: Result) -> CaseId:
+    """What names a case in every run."""
+    return (result.target, result.program, result.case)
+
+
+def merge(records: Iterable[Result]) -> Result:
+    """One result from all records of one case; see the module's text for the rule.
+
+    Raises ValueError without records.
+    """
+    attempts: dict[int, Result] = {}
+    for record in records:
+        known = attempts.get(record.attempt)
+        if known is None or _SEVERITY[record.status] > _SEVERITY[known.status]:
+            attempts[record.attempt] = record
+    if not attempts:
+        raise ValueError("no records to merge")
+    last = attempts[max(attempts)]
+    if len(attempts) == 1:
+        return last
+    properties = dict(last.properties)
+    properties["attempts"] = str(len(attempts))
+    if len({r.status for r in attempts.values()}) > 1:
+        properties["flaky"] = "true"
+    for number in sorted(attempts)[:-1]:
+        earlier = attempts[number]
+        properties[f"attempt.{number}"] = f"{earlier.status}: {earlier.message}".rstrip(": ")
+    return replace(last, properties=properties)
+
+
+def _not_run(case: CaseId) -> Result:
+    return Result(
+        target=case[0],
+        program=case[1],
+        case=case[2],
+        status=Status.ERROR,
+        cause=Cause.NOT_RUN,
+        message="not run: the run ended before this case",
+    )
+
+
+def _cannot(path: Path, error: OSError) -> str:
+    return f"{path}: cannot write the journal: {error.strerror}"
+
+
+# -- records --------------------------------------------------------------------
+
+
+def _plain(item: Header | Result) -> dict[str, Any]:
+    """Fields that differ from their default, as JSON values."""
+    record: dict[str, Any] = {}
+    for entry in fields(item):
+        value = getattr(item, entry.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            value = 0.0
+        elif isinstance(value, Mapping):
+            value = {str(k): str(v) for k, v in value.items()}
+        if value or isinstance(value, int):
+            record[entry.name] = value
+    return record
+
+
+def _result(record: Mapping[str, Any]) -> Result:
+    """Raises KeyError, TypeError or ValueError if a field is missing or of another type."""
+    values = _known(Result, record)
+    values["status"] = Status(values["status"])
+    # A cause that a later version added is still a result.
+    cause = values.get("cause", "")
+    values["cause"] = Cause(cause) if cause in set(Cause) else Cause.OTHER
+    return Result(**values)
+
+
+def _header(record: Mapping[str, Any]) -> Header:
+    values = _known(Header, record)
+    for name in ("command", "machine_command"):
+        values[name] = tuple(str(x) for x in values.get(name, ()))
+    values["planned"] = tuple((str(t), str(p), str(c)) for t, p, c in values.get("planned", ()))
+    return Header(**values)
+
+
+#: Facts of which a run has one; another value means that two runs share the file.
+_FACTS = frozenset({"run", "kernel", "release", "arch", "accel", "config_hash", "commit"})
+
+
+def _joined(known: Header, new: Header, problems: list[str]) -> Header:
+    """Both headers' facts: the first to state one is believed, plans add up."""
+    changes: dict[str, Any] = {}
+    for entry in fields(Header):
+        name = entry.name
+        old, value = getattr(known, name), getattr(new, name)
+        if not value:
+            continue
+        if not old:
+            changes[name] = value
+        elif name == "planned":
+            changes[name] = tuple(dict.fromkeys((*old, *value)))
+        elif name == "properties":
+            changes[name] = {**value, **old}
+        elif name == "start":
+            changes[name] = min(old, value)
+        elif name in ("slowdown", "boot_seconds"):
+            changes[name] = max(old, value)
+        elif name in _FACTS and value != old:
+            problems.append(f"two headers disagree on {name}: {old!r} and {value!r}")
+    return replace(known, **changes)
+
+
+def _known(cls: type[Header] | type[Result], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record's fields that ``cls`` has; others were added by a later version."""
+    kinds = _FIELDS[cls]
+    return {n: _typed(n, v, kinds[n]) for n, v in record.items() if n in kinds}
+
+
+def _typed(name: str, value: Any, kind: type) -> Any:
+    if kind is float and isinstance(value, int):
+        value = float(value)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"field {name} is {type(value).__name__}, expected {kind.__name__}")
+    if isinstance(value, dict):
+        return {str(k): str(v) for k, v in value.items()}
+    return value
+
+
+def _json_type(annotation: str) -> type:
+    """The JSON type that holds a field with this annotation."""
+    for start, kind in (("float", float), ("int", int), ("Mapping", dict), ("tuple", list)):
+        if annotation.startswith(start):
+            return kind
+    return str
+
+
+_FIELDS: dict[type[Header] | type[Result], dict[str, type]] = {
+    cls: {entry.name: _json_type(str(entry.type)) for entry in fields(cls)}
+    for cls in (Header, Result)
+}
