@@ -44,6 +44,7 @@ class Command:
     timeout: float = 30.0
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = "/"
+    root: str = "/"  #: root directory; any other gets a copy-on-write view of its own
     output_limit: int = 4 << 20  #: bytes
 
 

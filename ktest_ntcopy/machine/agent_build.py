@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compile the guest agent once per source and compiler, and keep it in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ktest_ntcopy.errors import MachineError
+from ktest_ntcopy.paths import cache_root
+
+_SOURCES = Path(__file__).resolve().parent / "guest"
+_FLAGS = ("-std=gnu11", "-static", "-Os", "-s", "-Wall", "-Wextra")
+_DIGEST = hashlib.sha256
+_DIGEST_SIZE = _DIGEST().digest_size
+
+
+def _compiler(cc: str) -> tuple[str, str]:
+    """Path of the compiler and a line that changes when the compiler does."""
+    path = shutil.which(cc)
+    if path is None:
+        raise MachineError(
+            f"no C compiler {cc!r} for the guest agent: install the packages gcc and libc6-dev"
+        )
+    real = Path(path).resolve()
+    status = real.stat()
+    return path, f"{real} {status.st_size} {status.st_mtime_ns}"
+
+
+def _key(identity: str) -> str:
+    digest = _DIGEST()
+    for part in (identity, *_FLAGS):
+        digest.update(part.encode() + b"\0")
+    for source in sorted(_SOURCES.glob("*.[ch]")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _load(entry: Path) -> bytes | None:
+    """The program if the entry is whole: it ends with a digest of what comes before."""
+    try:
+        data = entry.read_bytes()
+    except OSError:
+        return None
+    body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
+    return body if body and _DIGEST(body).digest() == digest else None
+
+
+def _store(entry: Path, body: bytes) -> None:
+    """Write beside and rename: others see the old entry or the new one, never a part."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".agent-", delete=False) as new:
+        try:
+            new.write(body + _DIGEST(body).digest())
+            new.close()
+            os.replace(new.name, entry)  # noqa: PTH105
+        except OSError:
+            Path(new.name).unlink(missing_ok=True)
+            raise
+
+
+def _compile(compiler: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="ktest-agent-") as scratch:
+        out = Path(scratch) / "agent"
+        command = [compiler, *_FLAGS, "-o", str(out), str(_SOURCES / "agent.c")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not out.is_file():
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            why = next((line for line in lines if "error" in line), lines[-1])
+            raise MachineError(
+                f"cannot compile the guest agent: {why} (it needs gcc and the static C "
+                "library: install gcc and libc6-dev)"
+            )
+        return out.read_bytes()
+
+
+def agent_program(*, cc: str | None = None, cache: Path | None = None) -> bytes:
+    """The agent as a static executable.
+
+    ``cc`` defaults to the environment's ``CC``, then ``gcc``.  An unusable cache
+    costs the time to compile but is no error.  Raises MachineError.
+    """
+    compiler, identity = _compiler(cc or os.environ.get("CC") or "gcc")
+    entry = (cache or cache_root()) / "agent" / _key(identity)
+    if (body := _load(entry)) is not None:
+        return body
+    try:
+        body = _compile(compiler)
+    except OSError as err:
+        raise MachineError(f"cannot compile the guest agent: {err}") from err
+    with contextlib.suppress(OSError):
+        _store(entry, body)
+    return body

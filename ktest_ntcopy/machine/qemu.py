@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest in QEMU as a :class:`~ktest_ntcopy.machine.base.Machine`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+from ktest_ntcopy.errors import BootError, MachineError
+from ktest_ntcopy.machine import channel, diagnose, initramfs
+from ktest_ntcopy.machine.accel import PROBE_LIMIT, Verdicts, boot_with_best, verdict_key
+from ktest_ntcopy.machine.agent_build import agent_program
+from ktest_ntcopy.machine.base import (
+    FATAL_ENDS,
+    Command,
+    MachineInfo,
+    MachineSpec,
+    Outcome,
+)
+from ktest_ntcopy.machine.hypervisor import Hypervisor, HypervisorGone
+from ktest_ntcopy.machine.qemu_command import (
+    Layout,
+    check_kernel,
+    find_qemu,
+    qemu_arguments,
+)
+from ktest_ntcopy.machine.run import Run
+from ktest_ntcopy.paths import cache_root
+
+_LOG = logging.getLogger(__name__)
+
+#: What the agent's fixed pieces of work take on a machine of reference speed, seconds.
+REFERENCE_COMPUTE = 0.00045
+REFERENCE_KERNEL = 0.00030
+#: A boot that takes longer than this, in seconds, means a slow machine whatever they say.
+REFERENCE_BOOT = 3.0
+SLOWDOWN_MAX = 50.0
+#: Emulation is slower by at least this; needed before a guest has measured itself.
+_TCG_BOOT = 2.0
+#: Seconds a panicked guest has to reset itself.
+_PANIC_GRACE = 3.0
+
+#: A command's environment, unless it brings its own.
+DEFAULT_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/",
+    "HOME": "/root",
+    "TERM": "dumb",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+def measured_slowdown(compute: float, kernel: float, boot: float) -> float:
+    """How many times slower than the reference a machine is; at least 1.
+
+    ``compute`` and ``kernel`` are the agent's two measurements, ``boot`` the
+    time until it answered, all in seconds.  The worst of them counts: emulation
+    slows arithmetic, a debug kernel slows system calls.
+    """
+    ratio = max(compute / REFERENCE_COMPUTE, kernel / REFERENCE_KERNEL, boot / REFERENCE_BOOT)
+    return min(max(1.0, ratio), SLOWDOWN_MAX)
+
+
+@contextlib.contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as err:
+        if err.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineError(f"{folder}: no space left for the machine's files") from err
+        raise MachineError(f"{err.filename or folder}: {err.strerror or err}") from err
+
+
+def _default_notify(text: str) -> None:
+    _LOG.warning("%s", text)
+
+
+class QemuMachine:
+    """One guest in QEMU.
+
+    ``accel`` is "auto" (KVM if a guest really comes up under it, else TCG),
+    "kvm" or "tcg".  ``qemu`` names another binary.  ``notify`` gets one line
+    about what the user should know, such as KVM not being usable.
+
+    Every command gets its own /tmp and its own mounts; what it leaves running
+    is killed.  If something survives that, :attr:`alive` turns false although
+    the command's outcome is not a fatal one, so look at it before each command.
+    """
+
+    def __init__(
+        self,
+        spec: MachineSpec,
+        *,
+        accel: str = "auto",
+        qemu: str | None = None,
+        notify: Callable[[str], None] = _default_notify,
+        cache: Path | None = None,
+    ) -> None:
+        if accel not in ("auto", "kvm", "tcg"):
+            raise ValueError(f"accel is {accel!r}, not auto, kvm or tcg")
+        self._spec = spec
+        self._accel = accel
+        self._qemu = qemu
+        self._notify = notify
+        self._cache = cache or cache_root()
+        self._hypervisor: Hypervisor | None = None
+        self._info: MachineInfo | None = None
+        self._token = 0
+        self._number = 0
+        self._ended = "it was never booted"
+        self._scratch: Path | None = None
+        self._folder: Path | None = None
+
+    # Machine
+
+    @property
+    def info(self) -> MachineInfo:
+        """Facts about the booted machine.  Raises MachineError before boot."""
+        if self._info is None:
+            raise MachineError("the machine has not booted yet")
+        return self._info
+
+    @property
+    def alive(self) -> bool:
+        """Whether the machine can take another command."""
+        hypervisor = self._hypervisor
+        if hypervisor is None or self._ended:
+            return False
+        hypervisor.pump(0)
+        if hypervisor.gone:
+            self._ended = self._cause_of_idle_end(hypervisor)
+        return not self._ended
+
+    @property
+    def folder(self) -> Path | None:
+        """Where console.log and qemu.log of this machine lie, while it is open."""
+        return self._folder
+
+    @property
+    def hypervisor(self) -> Hypervisor:
+        """The QEMU process, for those who test or debug the guest from outside."""
+        if self._hypervisor is None:
+            raise MachineError("the machine is not running")
+        return self._hypervisor
+
+    def boot(self) -> MachineInfo:
+        """Start and wait for the agent.
+
+        Raises ConfigError (kernel or files cannot be read), BootError (the kernel's
+        fault) or MachineError (the host's).
+        """
+        if self._hypervisor is not None:
+            raise MachineError("the machine was booted before; make a new one")
+        check_kernel(self._spec.kernel)
+        qemu = find_qemu(self._qemu)
+        with _disk_errors(self._spec.run_dir or Path(tempfile.gettempdir())):
+            self._make_folders()
+            image = self._write_initramfs()
+        try:
+            if self._accel == "auto":
+                self._info = boot_with_best(
+                    lambda accel: self._boot_under(accel, qemu, image, probe=accel == "kvm"),
+                    key=verdict_key(self._spec.kernel, Path(qemu)),
+                    verdicts=Verdicts(self._cache / "accel"),
+                    notify=self._notify,
+                )
+            else:
+                self._info = self._boot_under(self._accel, qemu, image, probe=False)
+        except BaseException:
+            self.close()
+            raise
+        self._ended = ""
+        return self._info
+
+    def run(self, command: Command) -> Outcome:
+        """Run one command and wait for its end.
+
+        Raises MachineError if the machine had ended before, ValueError for a
+        command that cannot be sent (no words, NUL characters, too long).
+        """
+        if not self.alive:
+            raise MachineError(f"the machine cannot take a command: {self._ended}")
+        assert self._hypervisor is not None
+        assert self._info is not None
+        self._number += 1
+        limit = command.timeout * self._info.slowdown
+        request = channel.run(
+            self._token,
+            id=self._number,
+            argv=command.argv,
+            env={**DEFAULT_ENV, **command.env},
+            root=command.root,
+            cwd=command.cwd,
+            limit=limit,
+            output_limit=command.output_limit,
+        )
+        run = Run(
+            self._hypervisor,
+            request,
+            number=self._number,
+            token=self._token,
+            limit=limit,
+            name=Path(command.argv[0]).name,
+            slowdown=self._info.slowdown,
+        )
+        outcome = run.wait()
+        if outcome.end in FATAL_ENDS:
+            self._ended = outcome.detail
+            self._hypervisor.close()
+        elif run.stuck:
+            self._ended = run.stuck
+        return outcome
+
+    def close(self) -> None:
+        """End the machine and remove its temporary files.  Never raises."""
+        if self._hypervisor is not None:
+            self._hypervisor.close()
+        self._ended = self._ended or "it was closed"
+        for image in self._folder.glob("initramfs.cpio") if self._folder else ():
+            with contextlib.suppress(OSError):
+                image.unlink()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+    def __enter__(self) -> QemuMachine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Preparing
+
+    def _make_folders(self) -> None:
+        # Sockets need a short path, so they never lie in run_dir.
+        self._scratch = Path(tempfile.mkdtemp(prefix="ktest-"))
+        if len(str(self._scratch)) > 80:
+            self._scratch.rmdir()
+            self._scratch = Path(tempfile.mkdtemp(prefix="ktest-", dir="/tmp"))
+        if self._spec.run_dir is None:
+            self._folder = self._scratch
+            return
+        self._spec.run_dir.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 10**6):
+            folder = self._spec.run_dir / f"vm-{number}"
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                self._folder = folder
+                return
+
+    def _write_initramfs(self) -> Path:
+        assert self._folder is not None
+        entries = initramfs.plan(agent_program(cache=self._cache), self._spec.files)
+        image = self._folder / "initramfs.cpio"
+        with image.open("wb") as out:
+            initramfs.write(entries, out)
+        return image
+
+    def _layout(self, image: Path) -> Layout:
+        assert self._folder is not None
+        sockets = Path(tempfile.mkdtemp(dir=self._scratch))
+        return Layout(
+            control=sockets / "agent",
+            monitor=sockets / "qmp",
+            console=sockets / "tty",
+            initramfs=image,
+            log=self._folder / "qemu.log",
+        )
+
+    # Booting
+
+    def _boot_under(self, accel: str, qemu: str, image: Path, *, probe: bool) -> MachineInfo:
+        start = time.monotonic()
+        with _disk_errors(self._folder or Path("/")):
+            layout = self._layout(image)
+        arguments = qemu_arguments(qemu, self._spec, layout, accel=accel)
+        self._token = secrets.randbits(32)
+        try:
+            with _disk_errors(layout.log.parent):
+                hypervisor = Hypervisor(arguments, layout, token=self._token)
+        except HypervisorGone as err:
+            raise self._refused(layout, str(err)) from err
+        limit = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
+        try:
+            hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
+            ready = self._wait_ready(hypervisor, PROBE_LIMIT if probe else limit, probe=probe)
+        except BaseException:
+            hypervisor.close()
+            raise
+        self._hypervisor = hypervisor
+        seconds = time.monotonic() - start
+        return MachineInfo(
+            kind="qemu",
+            accel=accel,
+            arch=ready.arch,
+            release=ready.release,
+            version=ready.kernel_version,
+            boot_seconds=seconds,
+            slowdown=measured_slowdown(ready.compute, ready.kernel, seconds),
+            command_line=arguments,
+        )
+
+    def _wait_ready(self, hypervisor: Hypervisor, limit: float, *, probe: bool) -> channel.Ready:
+        """The agent's first message, or the reason why there is none as an exception."""
+        assert hypervisor.qmp is not None
+        start = time.monotonic()
+        panicked = 0.0
+        while True:
+            for message in hypervisor.pump(0.25):
+                if isinstance(message, channel.Ready):
+                    return message
+            now = time.monotonic()
+            decisive = hypervisor.console.window.decisive
+            if hypervisor.gone:
+                raise self._boot_failed(hypervisor, "")
+            if hypervisor.qmp.event("STOP") is not None:
+                state = hypervisor.qmp.status()
+                raise self._boot_failed(
+                    hypervisor, f"the hypervisor stopped the guest ({state or 'no state'})"
+                )
+            if diagnose.panic(decisive) is not None or diagnose.agent_complaint(decisive):
+                panicked = panicked or now
+                if now - panicked > _PANIC_GRACE:
+                    raise self._boot_failed(hypervisor, "")
+            if now - start > limit:
+                if not probe and hypervisor.nmi():
+                    hypervisor.pump(1.0)
+                raise self._boot_failed(
+                    hypervisor, f"the guest did not report back within {limit:.0f} s"
+                )
+
+    def _boot_failed(self, hypervisor: Hypervisor, symptom: str) -> BootError | MachineError:
+        console = [line.text for line in hypervisor.console.window.lines()]
+        said = hypervisor.said()
+        if hypervisor.gone and not console and any("memory" in line for line in said):
+            return MachineError(
+                f"QEMU got no memory for a guest of {self._spec.memory_mib} MiB: {said[-1]}"
+            )
+        cause = symptom or diagnose.boot_cause(console, said)
+        if not cause:
+            cause = f"the guest ended before it reported back ({hypervisor.last_words()})"
+        kernel = self._spec.kernel
+        return BootError(f"{kernel}: {cause}\n{diagnose.excerpt(console)}")
+
+    def _refused(self, layout: Layout, words: str) -> BootError | MachineError:
+        """QEMU ended before it had set itself up."""
+        said = layout.log.read_text(errors="backslashreplace").splitlines()
+        if any("allocate" in line or "set up guest memory" in line for line in said):
+            return MachineError(
+                f"no memory on this host for a guest of {self._spec.memory_mib} MiB: {words}"
+            )
+        if cause := diagnose.boot_cause((), said):
+            return BootError(f"{self._spec.kernel}: {cause} ({words})")
+        return MachineError(f"QEMU did not start: {words}")
+
+    def _cause_of_idle_end(self, hypervisor: Hypervisor) -> str:
+        why = diagnose.panic(hypervisor.console.window.decisive)
+        if why is not None:
+            return f"kernel panic between commands: {why}"
+        return f"the machine ended between commands ({hypervisor.last_words()})"
+
+
+def open_machine(
+    spec: MachineSpec,
+    *,
+    accel: str = "auto",
+    qemu: str | None = None,
+    notify: Callable[[str], None] = _default_notify,
+) -> QemuMachine:
+    """A booted machine.  Raises what :meth:`QemuMachine.boot` raises."""
+    machine = QemuMachine(spec, accel=accel, qemu=qemu, notify=notify)
+    machine.boot()
+    return machine

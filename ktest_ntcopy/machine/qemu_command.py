@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line that starts a guest in QEMU, and what must hold before it is used."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktest_ntcopy.errors import BootError, ConfigError, MachineError
+from ktest_ntcopy.machine.base import MachineSpec
+from ktest_ntcopy.machine.channel import PORT_NAME, SHARE_TAG
+
+BINARY = "qemu-system-x86_64"
+ARCH = "x86_64"
+
+_EM_X86_64 = 62
+_ELF_MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm"} | {
+    43: "sparc64",
+    62: "x86_64",
+    183: "arm64",
+    243: "riscv",
+    258: "loongarch",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where a running machine keeps its files.  Sockets need short paths (108 bytes)."""
+
+    control: Path  #: socket of the agent's port
+    monitor: Path  #: socket of QMP
+    console: Path  #: socket of the serial line
+    initramfs: Path
+    log: Path  #: what QEMU itself says
+
+
+def find_qemu(name: str | None = None) -> str:
+    """Absolute path of the QEMU binary.  Raises MachineError naming the package."""
+    wanted = name or BINARY
+    path = shutil.which(wanted)
+    if path is None:
+        raise MachineError(
+            f"{wanted}: no such program on this host: install the package qemu-system-x86"
+        )
+    return path
+
+
+def check_kernel(kernel: Path) -> None:
+    """Refuse early what QEMU could never boot.
+
+    Raises ConfigError for a file that cannot be read, BootError for one that is
+    no x86-64 kernel.
+    """
+    try:
+        with kernel.open("rb") as file:
+            head = file.read(0x210)
+    except OSError as err:
+        raise ConfigError(f"{kernel}: cannot read the kernel: {err.strerror}") from err
+    if head[:4] == b"\x7fELF" and len(head) >= 20:
+        order = ">" if head[5] == 2 else "<"
+        (machine,) = struct.unpack_from(order + "H", head, 18)
+        if head[4] != 2 or machine != _EM_X86_64:
+            name = _ELF_MACHINES.get(machine, f"machine {machine}")
+            raise BootError(f"{kernel}: a kernel for {name}; this machine emulates {ARCH}")
+    elif head[0x202:0x206] != b"HdrS":
+        raise BootError(f"{kernel}: neither an ELF vmlinux nor an x86 bzImage")
+
+
+def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
+    """The kernel's command line.
+
+    An oops ends the guest at once (``oops=panic panic=-1``, and QEMU does not
+    restart it): after one the kernel may hold any lock, so whatever ran next
+    would fail for the wrong reason, and the trace is complete by then.
+    ``unknown_nmi_panic panic_print`` turn the NMI that is sent to a silent
+    guest into a trace of every processor.
+    """
+    words = [
+        "console=ttyS0,115200",
+        "rdinit=/init",
+        "loglevel=5",
+        "oops=panic",
+        "panic=-1",
+        "panic_print=0x40",
+        "unknown_nmi_panic",
+        "printk.devkmsg=ratelimit",
+        "random.trust_cpu=on",
+    ]
+    if accel == "tcg":
+        # The emulated counter is the host's clock: no need to measure it, or to doubt it.
+        words += ["tsc=reliable", "no_timer_check"]
+    return " ".join([*words, *spec.append.split()])
+
+
+def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) -> tuple[str, ...]:
+    """Everything after the shell.  QEMU connects to sockets we listen on."""
+    arguments = [
+        qemu,
+        "-name",
+        "ktest",
+        "-no-user-config",
+        "-nodefaults",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-vga",
+        "none",
+        "-machine",
+        "q35,smm=off,vmport=off,hpet=off,graphics=off,usb=off,sata=off",
+        *(
+            ("-accel", "kvm", "-cpu", "host")
+            if accel == "kvm"
+            else ("-accel", "tcg,thread=multi", "-cpu", "max")
+        ),
+        "-smp",
+        str(spec.cpus),
+        "-m",
+        str(spec.memory_mib),
+        "-kernel",
+        str(spec.kernel),
+        "-initrd",
+        str(layout.initramfs),
+        "-append",
+        kernel_arguments(spec, accel=accel),
+        "-chardev",
+        f"socket,id=monitor,path={layout.monitor}",
+        "-mon",
+        "chardev=monitor,mode=control",
+        "-chardev",
+        f"socket,id=console,path={layout.console}",
+        "-serial",
+        "chardev:console",
+        "-chardev",
+        f"socket,id=control,path={layout.control}",
+        "-device",
+        "virtio-serial-pci,id=ports,max_ports=2",
+        "-device",
+        f"virtserialport,bus=ports.0,nr=1,chardev=control,name={PORT_NAME}",
+    ]
+    if spec.share is not None:
+        share = str(spec.share).replace(",", ",,")
+        arguments += [
+            "-fsdev",
+            f"local,id=share,path={share},security_model=none,readonly=on,multidevs=remap",
+            "-device",
+            f"virtio-9p-pci,fsdev=share,mount_tag={SHARE_TAG}",
+        ]
+    return tuple(arguments)
