@@ -85,9 +85,9 @@ def _mode(path: Path) -> int:
         return path.stat().st_mode
     except FileNotFoundError:
         what = "dangling symbolic link" if path.is_symlink() else "no such file or directory"
-        raise ConfigError(
-            f"{path}: {what}; give a vmlinux, a bzImage or a build directory"
-        ) from (None)
+        raise ConfigError(f"{path}: {what}; give a vmlinux, a bzImage or a build directory") from (
+            None
+        )
     except (OSError, ValueError) as err:
         said = getattr(err, "strerror", None) or err
         raise ConfigError(f"{path}: cannot be read: {said}") from err
@@ -207,14 +207,15 @@ def _vmlinux(path: Path) -> KernelFile:
 def _release(elf: Elf) -> str:
     """The release in the kernel's own banner, or empty if there is none."""
     section = elf.section(".rodata")
-    found = _BANNER.search(elf.read(section)) if section else None
-    if found is None:
-        with (
-            elf.path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
-            found = _BANNER.search(mapped)
-    return found.group(1).decode("ascii", "replace") if found else ""
+    if section and (found := _BANNER.search(elf.read(section))):
+        return found.group(1).decode("ascii", "replace")
+    with (
+        elf.path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        # The match refers to the mapping, so it is used before that is closed.
+        found = _BANNER.search(mapped)
+        return found.group(1).decode("ascii", "replace") if found else ""
 
 
 def _fingerprint(path: Path) -> str:

@@ -23,9 +23,7 @@ _SKIPPED = (3, 4)  # section and file symbols name no code and no data
 
 # What compilers append to a function they copied, split or moved.  Kernel
 # authors use dots in no symbol of their own that matters here.
-_SUFFIX = re.compile(
-    r"(?:\.(?:constprop|isra|part|cold|lto_priv|clone)(?:\.\d+)?|\.llvm\.\d+)+$"
-)
+_SUFFIX = re.compile(r"(?:\.(?:constprop|isra|part|cold|lto_priv|clone)(?:\.\d+)?|\.llvm\.\d+)+$")
 
 
 def stem(name: str) -> str:
