@@ -99,46 +99,27 @@ _HEADERS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         (Kind.UBSAN, r"UBSAN: "),
         (Kind.SLAB, r"BUG \S+ \((?:Not tainted|Tainted)"),
         (Kind.LOCKUP, r"(?:watchdog: )?BUG: (?:soft lockup|workqueue lockup)"),
-        (Kind.LOCKUP, r"(?:NMI )?watchdog: Watchdog detected hard LOCKUP"),
-        (
-            Kind.ATOMIC,
-            r"BUG: (?:scheduling while atomic|sleeping function called|using \S+ in p)",
-        ),
-        (
-            Kind.LOCKDEP,
-            r"WARNING: (?:possible |suspicious RCU|inconsistent lock state|bad unlock)",
-        ),
-        (
-            Kind.LOCKDEP,
-            r"WARNING: (?:held lock freed|lock held when|Nested lock|.* still has locks)",
-        ),
-        (
-            Kind.LOCKDEP,
-            r"WARNING: (?:chain cache|\S+-safe -> \S+-unsafe|.*lock order|.*lock depen)",
-        ),
-        (
-            Kind.LOCKDEP,
-            r"\[ BUG: |INFO: (?:possible |suspicious RCU|inconsistent lock|trying to reg)",
-        ),
-        (Kind.LOCKDEP, r"BUG: (?:MAX_LOCK|MAX_LOCKDEP|held lock freed|lock held|bad unlock)"),
+        (Kind.LOCKUP, r"(?:NMI )?watchdog: (?:CPU[0-9]+: )?Watchdog detected hard LOCKUP"),
+        (Kind.ATOMIC, r"BUG: (?:scheduling while atomic|sleeping function called|using \S+ in p)"),
+        (Kind.LOCKDEP, r"WARNING: (?:possible |suspicious RCU|inconsistent lock state|chain_key)"),
+        (Kind.LOCKDEP, r"WARNING: (?:held lock|lock held|Nested lock|bad unlock|bad contention)"),
+        (Kind.LOCKDEP, r"WARNING: (?:\S+-safe -> \S+-unsafe|\S+ still has locks held)"),
+        (Kind.LOCKDEP, r"\[ BUG: |INFO: (?:possible |suspicious RCU|trying to register non-)"),
+        (Kind.LOCKDEP, r"BUG: (?:MAX_LOCK|MAX_STACK_TRACE)"),
         (Kind.OOPS, r"BUG: (?:kernel NULL pointer|unable to handle|.*stack guard page)"),
-        (
-            Kind.OOPS,
-            r"Unable to handle kernel |Internal error: |Unhandled fault|SError Interrupt",
-        ),
+        (Kind.OOPS, r"Unable to handle kernel |Internal error: |Unhandled fault|SError Interrupt"),
         (Kind.OOPS, r"Oops: |Oops\[#|Kernel (?:stack overflow|mode fault)|stack-protector: "),
+        (Kind.OOPS, r"Insufficient stack space to handle exception"),
         (Kind.BUG, r"kernel BUG at |(?:\S+: )?BUG: "),
+        (Kind.BUG, r"(?:\S+: )?Attempt to release (?:TCP|alive inet) socket"),
         (Kind.OOPS, r".{1,160}: [0-9a-f]{1,16} \[#[0-9]+\]"),
         (Kind.WARNING, rf"WARNING: (?:{_WARN_612}|{_WARN_73})"),
-        (
-            Kind.RCU_STALL,
-            r"(?:rcu: )?INFO: \S+ (?:self-detected|detected (?:expedited )?)\s?stall",
-        ),
+        (Kind.RCU_STALL, r"(?:rcu: )?INFO: \S+ (?:self-)?detected (?:expedited )?stall"),
         (Kind.RCU_STALL, r"(?:rcu: )?(?:INFO: )?\S+ kthread (?:starved|timer wakeup)"),
         (Kind.HUNG_TASK, r"INFO: task \S.*blocked (?:for more than|in I/O wait for)"),
         (Kind.LEAK, r"kmemleak: [0-9]+ new suspected|unreferenced object 0x"),
         (Kind.LEAK, r"ref_tracker: |leaked reference"),
-        (Kind.LEAK, r"unregister_netdevice: waiting for "),
+        (Kind.LEAK, r"(?:\S+: )?unregister_netdevice: waiting for "),
         (Kind.ALLOCATION, r".{1,64}: page allocation failure: "),
         (Kind.OOM, r".{1,64} invoked oom-killer: |(?:Memory cgroup o|O)ut of memory: Killed "),
         (Kind.TRACE, r"Call [Tt]race:"),
@@ -148,18 +129,23 @@ _HEADERS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
 _MAYBE = re.compile(
     r"BUG|UBSAN|WARNING|INFO: |Kernel |panic|Oops|Unable to|Internal error|Unhandled|SError"
     r"|\[#|watchdog|stall|kthread|kmemleak|unreferenced|ref_tracker|leaked|unregister_netdev"
-    r"|allocation failure|oom-killer|ut of memory|Call [Tt]race|sysrq: |stack-prot"
+    r"|Insufficient|Attempt to rel|allocation failure|oom-killer|ut of memory|Call [Tt]race"
+    r"|sysrq: |stack-prot"
 )
 # Part of a report that is already open, a report of its own otherwise.
 _SECONDARY = re.compile(
-    r"(?:Oops: |Oops\[#|Internal error: |Call [Tt]race:|leaked reference|unreferenced object"
-    r"|.{1,160}: [0-9a-f]{1,16} \[#[0-9]+\]|(?:rcu: )?(?:INFO: )?\S+ kthread (?:starved|timer)"
-    r"|Out of memory: Killed |Memory cgroup out of memory: Killed )"
+    r"Call [Tt]race:|Oops: |Oops\[#|Internal error: |leaked reference|unreferenced object"
+    r"|ref_tracker: |.{1,160}: [0-9a-f]{1,16} \[#[0-9]+\]"
+    r"|(?:rcu: )?(?:INFO: )?\S+ kthread (?:starved|timer)"
 )
+# The same for a harmless report, which must not swallow a fault that follows it.
+_SECONDARY_HARMLESS = re.compile(r"Call [Tt]race:|(?:Memory cgroup o|O)ut of memory: Killed ")
 _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 _RULE = re.compile(r"={20,}$")
-#: Kinds that are one line and nothing more.
-_ONE_LINE = re.compile(r"unregister_netdevice: |kmemleak: ")
+# Complete with this line.
+_LAST_LINE = re.compile(
+    r"(?:\S+: )?unregister_netdevice: |kmemleak: |(?:Memory cgroup o|O)ut of memory: Killed "
+)
 
 _FRAME = re.compile(r"\s*(?:\[<[0-9a-f]+>\] )?(\? )?([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 _PC = re.compile(r"(?:RIP: [0-9a-f]+:|pc : )([A-Za-z_][\w.]*)\+0x")
@@ -169,7 +155,7 @@ _REPORTERS = re.compile(
     r"(?:__|do_|_)?(?:dump_stack|show_stack|show_regs|show_trace|dump_backtrace|print_report"
     r"|kasan_|kcsan_|kmsan_|kfence_|check_bug|report_bug|handle_bug|warn|die|panic|exc_|asm_exc"
     r"|asm_sysvec|fault|page_fault_oops|ubsan_|__ubsan_|debug_|lockdep_|check_noncircular"
-    r"|print_circular|print_usage_bug|mark_lock|validate_chain|lock_acquire|sched_show_task"
+    r"|print_circular|print_usage_bug|mark_lock|validate_chain|lock_acquire|sched_show_task|lock_release"
     r"|nmi_|el1|do_undefinstr|bug_handler|brk_handler|rcu_dump|rcu_check|fixup_exception"
     r"|sysrq_|handle_sysrq|dump_header|oom_kill|out_of_memory|might_resched|might_sleep"
     r"|should_fail|schedule_bug|noise)"
@@ -232,6 +218,11 @@ class _Open:
     stamp: float | None = None
     where: str = ""
 
+    @property
+    def asserted(self) -> bool:
+        """True for BUG(): the invalid opcode that follows is only its mechanism."""
+        return self.title.startswith("kernel BUG")
+
 
 class _Finder:
     def __init__(self) -> None:
@@ -249,9 +240,9 @@ class _Finder:
             else:
                 current.stamp = stamp
         if _MAYBE.search(message):
-            if current and _SECONDARY.match(message):
-                if current.kind is Kind.BUG and not current.title.startswith("kernel BUG"):
-                    current.kind = Kind.OOPS if "[#" in message else Kind.BUG
+            if current and _belongs(message, current):
+                if current.kind is Kind.BUG and "[#" in message and not current.asserted:
+                    current.kind = Kind.OOPS
             elif header := _heading(message):
                 self._close()
                 current = self._start(header, message, line, stamp)
@@ -266,7 +257,7 @@ class _Finder:
             current.messages.append(message)
         # KASAN and its kin close with a rule; lockdep opens with one after its heading.
         rule = current.kind is not Kind.LOCKDEP and len(current.lines) > 2
-        if _END.match(message) or _ONE_LINE.match(message) or (rule and _RULE.match(message)):
+        if _END.match(message) or _LAST_LINE.match(message) or (rule and _RULE.match(message)):
             self._close()
 
     def finish(self) -> tuple[Splat, ...]:
@@ -285,7 +276,7 @@ class _Finder:
         where = ""
         if kind is Kind.WARNING:
             groups = match.groupdict()
-            place = groups["at612"] or groups["at73"] or ""
+            place = _OFFSET.sub("", groups["at612"] or groups["at73"] or "")
             function = _OFFSET.sub("", groups["fn612"] or groups["fn73"] or "")
             title = f"WARNING at {place} {function}".strip()
             # Line numbers move with every patch; file and function do not.
@@ -312,6 +303,12 @@ class _Finder:
                 trace=trace,
             )
         )
+
+
+def _belongs(message: str, report: _Open) -> bool:
+    """True if this heading is a part of the open report rather than a new one."""
+    pattern = _SECONDARY if report.kind.serious else _SECONDARY_HARMLESS
+    return pattern.match(message) is not None
 
 
 def _heading(message: str) -> tuple[Kind, re.Match[str]] | None:
