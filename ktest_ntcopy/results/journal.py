@@ -20,7 +20,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -264,7 +264,7 @@ def _cannot(path: Path, error: OSError) -> str:
 
 
 def _plain(item: Header | Result) -> dict[str, Any]:
-    """Fields that differ from their default, as JSON values."""
+    """Fields as JSON values; those that are empty by default and still are, are left out."""
     record: dict[str, Any] = {}
     for entry in fields(item):
         value = getattr(item, entry.name)
@@ -272,7 +272,7 @@ def _plain(item: Header | Result) -> dict[str, Any]:
             value = 0.0
         elif isinstance(value, Mapping):
             value = {str(k): str(v) for k, v in value.items()}
-        if value or isinstance(value, int):
+        if value or isinstance(value, int) or entry.default is MISSING:
             record[entry.name] = value
     return record
 

@@ -107,7 +107,9 @@ def judge(
         worker=case.worker,
         nodeid=case.nodeid,
         attempt=case.attempt,
-        properties=_properties(case, outcome, points, found),
+        properties=_properties(
+            case, outcome, points, (*against, *(s for s in found if s not in against))
+        ),
     )
 
 
@@ -245,7 +247,11 @@ def _of_point(point: Point) -> _Verdict:
         case Directive.XPASS:
             return _XPASS
         case Directive.TODO:
-            return _XPASS if point.ok else _Verdict(Status.XFAIL, Cause.XFAIL, reason)
+            return (
+                _XPASS
+                if point.ok
+                else _Verdict(Status.XFAIL, Cause.XFAIL, reason or _complaint(point).message)
+            )
         case Directive.TIMEOUT:
             return _Verdict(Status.FAIL, Cause.TIMEOUT, f"timed out: {reason}".rstrip(": "))
         case Directive.EXIT if reason != "0":
@@ -326,6 +332,7 @@ def _console(outcome: Outcome, against: Sequence[Splat]) -> str:
 def _properties(
     case: Case, outcome: Outcome, points: Sequence[Point], found: Sequence[Splat]
 ) -> dict[str, str]:
+    """Facts for reports; ``found`` has the splats that count first."""
     properties = dict(case.properties)
     properties["end"] = outcome.end.value
     if outcome.exit_code is not None:
