@@ -184,19 +184,24 @@ def _failure(series: Series, patch: Patch, stderr: str, release: str) -> PatchEr
     )
 
 
-def apply_in(repo: Path, series: tuple[Series, ...], *, release: str) -> None:
-    """Apply exactly (offsets allowed, no fuzz) in a scratch repository, committing each patch.
+def apply_one(repo: Path, series: Series, patch: Patch, *, release: str) -> None:
+    """Apply one patch exactly (offsets allowed, no fuzz) in a scratch repository, as a commit.
 
     Raises PatchError naming patch, file, hunk and the version it was made for.
     """
+    check = capture([*_GIT, "apply", "--index", "-"], cwd=repo, stdin=patch.text)
+    if check.returncode:
+        raise _failure(series, patch, check.stderr.decode(errors="replace"), release)
+    output([*_GIT, "reset", "-q", "--hard"], cwd=repo, error=PatchError)
+    am = [*_GIT, *_IDENTITY, "am", "-q", "--keep-cr", str(patch.path.absolute())]
+    output(am, cwd=repo, error=PatchError)
+
+
+def apply_in(repo: Path, series: tuple[Series, ...], *, release: str) -> None:
+    """Apply whole series, patch by patch; see :func:`apply_one`."""
     for one in series:
         for patch in one.patches:
-            check = capture([*_GIT, "apply", "--index", "-"], cwd=repo, stdin=patch.text)
-            if check.returncode:
-                raise _failure(one, patch, check.stderr.decode(errors="replace"), release)
-            output([*_GIT, "reset", "-q", "--hard"], cwd=repo, error=PatchError)
-            am = [*_GIT, *_IDENTITY, "am", "-q", "--keep-cr", str(patch.path.absolute())]
-            output(am, cwd=repo, error=PatchError)
+            apply_one(repo, one, patch, release=release)
 
 
 def undo_in(repo: Path, series: Series) -> bool:

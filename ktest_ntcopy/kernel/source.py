@@ -137,6 +137,28 @@ def _inputs() -> str:
     return state.hexdigest()[:16]
 
 
+def _tree_path(source: Source, suffix: str = "") -> Path:
+    name = f"{source.package}_{source.package_version}".replace("~", "-")
+    return cache_root() / "trees" / (f"{name}-{suffix}" if suffix else name)
+
+
+def pristine(version: str, suffix: str, notify: Notify) -> tree.Tree:
+    """An unpatched tree for a purpose of its own; the caller holds a lock on its path.
+
+    The caller may change it; a mark says whether it was left as it was found.
+    """
+    source = obtain(version, notify)
+    path = _tree_path(source, suffix)
+    mark = path / STAMP
+    if path.exists() and (not mark.exists() or tree.is_patched(tree.recognise(path))):
+        notify(f"{path.name}: not as it was unpacked, unpacking it again")
+        shutil.rmtree(path)
+    if not path.exists():
+        _unpack(source, path, notify)
+        mark.write_text("{}", encoding="utf-8")
+    return tree.recognise(path)
+
+
 def prepare(version: str, notify: Notify) -> tree.Tree:
     """A tree in the cache with the series applied and the selftests generated.
 
@@ -144,7 +166,7 @@ def prepare(version: str, notify: Notify) -> tree.Tree:
     not change keep their time stamps, so that a build stays incremental.
     """
     source = obtain(version, notify)
-    path = cache_root() / "trees" / f"{source.package}_{source.package_version}".replace("~", "-")
+    path = _tree_path(source)
     wanted = {"series": digest(read_series(version)), "inputs": _inputs()}
     with locked(path, notify):
         stamp = path / STAMP

@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktest_ntcopy.errors import SourceError
+from ktest_ntcopy.errors import PatchError, SourceError
 from ktest_ntcopy.kernel import series as patches
 from ktest_ntcopy.kernel.process import output
 
@@ -86,6 +86,17 @@ def _missing(tree: Tree) -> tuple[patches.Series, ...]:
             if patches.undo_in(repo, one):
                 present.add(one.name)
     return tuple(s for s in every if s.name not in present)
+
+
+def is_patched(tree: Tree) -> bool:
+    """True if any of the series is in, wholly or in part: pristine means the base applies."""
+    every = patches.read_series(tree.version)
+    with patches.scratch_repository(tree.path, patches.touched(every)) as repo:
+        try:
+            patches.apply_in(repo, every, release=tree.release)
+        except PatchError:
+            return True
+    return False
 
 
 def apply(tree: Tree) -> tuple[str, ...]:

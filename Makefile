@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# make run    fetch, patch, build, boot, test, report
+# make test   check the project itself
+
+PYTHON := .venv/bin/python
+REPORTS := reports
+# The kernel that integration tests boot; built if need be.
+KERNEL = $(shell $(PYTHON) -m ktest_ntcopy build)
+
+.PHONY: help run test setup setup-run lint unit integration series bench docs clean
+
+help:
+	@echo 'make run      everything from nothing to $(REPORTS)/junit.xml: kernel source, series,'
+	@echo '              C tests, build, boot, results'
+	@echo 'make test     lint, unit tests, the series held to its gates, tests that boot'
+	@echo 'make unit     tests without a virtual machine'
+	@echo 'make bench    figures, each paired with its baseline'
+	@echo 'make docs     write what is generated from the feature data'
+	@echo 'make clean    remove .venv and $(REPORTS); the cache stays (~/.cache/ktest-ntcopy)'
+
+setup-run:
+	@setup/install run
+
+setup:
+	@setup/install run test
+
+run: setup-run
+	@$(PYTHON) -m ktest_ntcopy run --junitxml $(REPORTS)/junit.xml
+
+test: setup
+	@$(MAKE) --no-print-directory lint unit series integration
+
+lint:
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	$(PYTHON) -m ktest_ntcopy docs --check
+
+unit:
+	$(PYTHON) -m pytest -q -n auto tests/unit
+
+series:
+	$(PYTHON) -m ktest_ntcopy check-series --cross
+
+integration:
+	KTEST_KERNEL='$(KERNEL)' $(PYTHON) -m pytest -q -n auto tests/integration
+
+bench: setup
+	$(PYTHON) -m ktest_ntcopy.bench
+
+docs: setup
+	$(PYTHON) -m ktest_ntcopy docs
+
+clean:
+	rm -rf .venv $(REPORTS)

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``python -m ktest_ntcopy`` is the ``ktest-ntcopy`` command."""
+
+import sys
+
+from ktest_ntcopy.cli import main
+
+sys.exit(main())

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The ``ktest-ntcopy`` command: says what it does, does it, and exits with the truth.
+
+Exit status: 0 all well, 1 a test or a gate failed, 2 it could not be tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ktest_ntcopy import __version__
+from ktest_ntcopy.errors import USAGE, KtestError
+
+DEFAULT_VERSION = "6.12"
+
+
+def _say(line: str) -> None:
+    print(f"ktest-ntcopy: {line}", file=sys.stderr, flush=True)
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import selftests, tree
+
+    found = tree.recognise(args.tree)
+    tree.require_clean(found)
+    report = selftests.generate(found.path, found.version)
+    for path in report.written:
+        print(f"wrote {path.relative_to(found.path)}")
+    print(f"{len(report.written)} written, {len(report.unchanged)} unchanged")
+    return 0
+
+
+def _apply(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import tree
+
+    found = tree.recognise(args.tree)
+    applied = tree.apply(found)
+    print(f"Linux {found.release}: " + (f"applied {', '.join(applied)}" if applied else "has all"))
+    return _generate(args)
+
+
+def _prepare(version: str) -> tuple[Path, Path]:
+    """Prepared tree and its build folder, both in the cache and up to date."""
+    from ktest_ntcopy.features.model import kconfig
+    from ktest_ntcopy.kernel import build, source
+    from ktest_ntcopy.kernel.kconfig import render
+    from ktest_ntcopy.paths import cache_root
+
+    tree = source.prepare(version, _say)
+    out = cache_root() / "builds" / tree.path.name
+    built = build.build(tree, out, render(kconfig()), _say)
+    _say(
+        f"Linux {tree.release} built in {built.seconds:.0f} s"
+        if built.seconds
+        else f"Linux {tree.release} is built already"
+    )
+    return tree.path, built.vmlinux
+
+
+def _fetch(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import source
+
+    print(source.prepare(args.version, _say).path)
+    return 0
+
+
+def _build(args: argparse.Namespace) -> int:
+    print(_prepare(args.version)[1])
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    tree, vmlinux = _prepare(args.version)
+    args.junitxml.parent.mkdir(parents=True, exist_ok=True)
+    workers = ["-n", args.workers] if args.workers != "0" else []
+    argv = ["-m", "pytest", f"--kernel={vmlinux}", f"--ktest-tree={tree}", "-q", *workers]
+    argv += [f"--junitxml={args.junitxml}", *args.pytest]
+    _say(f"running: python {' '.join(argv)}")
+    os.execv(sys.executable, [sys.executable, *argv])  # pytest's exit status becomes ours
+
+
+def _report(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.report.main import report
+
+    table, good = report(args.journal, junitxml=args.junitxml, colour=sys.stdout.isatty())
+    print(table)
+    return 0 if good else 1
+
+
+def _docs(args: argparse.Namespace) -> int:
+    from ktest_ntcopy import docs
+
+    stale = docs.write(check=args.check)
+    for path in stale:
+        print(f"{'stale' if args.check else 'wrote'} {path}")
+    return 1 if args.check and stale else 0
+
+
+def _check_series(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import gates
+
+    return gates.check(args.version, bisect=args.bisect, cross=args.cross, notify=_say)
+
+
+def _format_series(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import series, tree
+
+    found = tree.recognise(args.tree)
+    known = {s.name: s for s in series.read_series(found.version)}
+    if args.name not in known:
+        raise KtestError(f"no series {args.name}; there are {', '.join(known)}")
+    one = known[args.name]
+    series.format_series(found.path, args.commits, one.folder, one.prefix)
+    print(f"wrote {one.folder}")
+    return 0
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, with help that suffices."""
+    top = argparse.ArgumentParser(
+        prog="ktest-ntcopy",
+        description="Carry, test and prove Linux kernel changes to the network send path.",
+        epilog="A cache under ~/.cache/ktest-ntcopy (or KTEST_CACHE) holds sources and builds. "
+        "To test a kernel of your own: pytest --kernel=PATH",
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(
+        name: str, action: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(action=action)
+        return sub
+
+    def takes_tree(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--tree", type=_path, required=True, help="kernel source tree")
+
+    def takes_version(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--linux", dest="version", default=DEFAULT_VERSION, help="version, default %(default)s"
+        )
+
+    run = command("run", _run, "fetch, patch, build and boot a kernel, run all tests, report")
+    takes_version(run)
+    run.add_argument("--junitxml", type=_path, default=_path("reports/junit.xml"))
+    run.add_argument("--workers", default="auto", help="virtual machines at once; 0: no xdist")
+    run.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+
+    takes_version(command("fetch", _fetch, "obtain source, apply the series, generate the tests"))
+    takes_version(command("build", _build, "the same, then configure and compile; prints vmlinux"))
+    takes_tree(command("apply", _apply, "apply the series to a tree and generate the tests"))
+    takes_tree(command("generate", _generate, "write the C kselftests into a tree"))
+
+    report = command("report", _report, "make reports from the journal of a run, even a killed one")
+    report.add_argument("journal", type=_path)
+    report.add_argument("--junitxml", type=_path, help="write JUnit here")
+
+    docs = command("docs", _docs, "write what is generated from the feature data")
+    docs.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
+
+    check = command("check-series", _check_series, "hold the patch series to netdev's gates")
+    takes_version(check)
+    check.add_argument("--bisect", action="store_true", help="build the kernel at every patch")
+    check.add_argument("--cross", action="store_true", help="compile touched files for arm64 too")
+
+    fmt = command("format-series", _format_series, "write a series from commits")
+    takes_tree(fmt)
+    fmt.add_argument("name", help="series, e.g. 20-msg-ntcopy")
+    fmt.add_argument("commits", help="commit range, e.g. v6.12..HEAD")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point.  Errors that a person can act on are one line and exit status 2."""
+    args = parser().parse_args(argv)
+    try:
+        action: Callable[[argparse.Namespace], int] = args.action
+        return action(args)
+    except KtestError as err:
+        _say(f"error: {err}")
+        return USAGE
+    except OSError as err:
+        _say(f"error: {err.filename or 'system'}: {err.strerror}")
+        return USAGE
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files and passages that are generated from the feature data, and whether they are stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.features.model import Feature, kconfig, load_features
+from ktest_ntcopy.kernel.kconfig import render
+from ktest_ntcopy.paths import data_root
+
+_BEGIN = "<!-- generated: {name} (ktest-ntcopy docs) -->"
+_END = "<!-- end: {name} -->"
+
+
+def features_table(features: tuple[Feature, ...]) -> str:
+    """Markdown: what each kernel version has, and from whom."""
+    versions = sorted({v for f in features for v in f.support})
+    lines = [
+        f"| Feature | {' | '.join(f'Linux {v}' for v in versions)} | Test program | Cases |",
+        f"|---|{'---|' * len(versions)}---|---|",
+    ]
+    for f in features:
+        states = [
+            (f"`{s.series}`" if s.state == "series" else s.state) if s else "-"
+            for s in (f.support.get(v) for v in versions)
+        ]
+        programs = ", ".join(f"`{p.name}`" for p in f.programs)
+        cases = sum(len(p.points()) for p in f.programs)
+        lines.append(f"| {f.title} | {' | '.join(states)} | {programs} | {cases} |")
+    return "\n".join(lines)
+
+
+def expectations_table(features: tuple[Feature, ...]) -> str:
+    """Markdown: what each feature leaves in vmlinux."""
+    lines = ["| Feature | Kind | Name | Why |", "|---|---|---|---|"]
+    for f in features:
+        lines += [f"| {f.name} | {e.kind} | `{e.name}` | {e.why} |" for e in f.expectations]
+    return "\n".join(lines)
+
+
+def _replace(text: str, name: str, passage: str, path: Path) -> str:
+    begin, end = _BEGIN.format(name=name), _END.format(name=name)
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ConfigError(f"{path}: the marks of the generated passage {name} are not there once")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{passage}\n{end}{rest.split(end)[1]}"
+
+
+def rendered() -> dict[Path, str]:
+    """Every generated file with the text it should have."""
+    features = load_features()
+    readme = data_root() / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    text = _replace(text, "features", features_table(features), readme)
+    text = _replace(text, "expectations", expectations_table(features), readme)
+    return {data_root() / "Kconfig.fragment": render(kconfig()), readme: text}
+
+
+def write(*, check: bool) -> list[Path]:
+    """Bring generated files up to date; the ones that were stale.  ``check`` changes nothing."""
+    stale = []
+    for path, text in rendered().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    return stale
