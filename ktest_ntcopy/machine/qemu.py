@@ -38,8 +38,8 @@ from ktest_ntcopy.paths import cache_root
 _LOG = logging.getLogger(__name__)
 
 #: What the agent's fixed pieces of work take on a machine of reference speed, seconds.
-REFERENCE_COMPUTE = 0.00045
-REFERENCE_KERNEL = 0.00030
+REFERENCE_COMPUTE = 0.00017
+REFERENCE_KERNEL = 0.00020
 #: A boot that takes longer than this, in seconds, means a slow machine whatever they say.
 REFERENCE_BOOT = 3.0
 SLOWDOWN_MAX = 50.0

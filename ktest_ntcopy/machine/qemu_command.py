@@ -85,7 +85,6 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
         "panic=-1",
         "panic_print=0x40",
         "unknown_nmi_panic",
-        "printk.devkmsg=ratelimit",
         "random.trust_cpu=on",
     ]
     if accel == "tcg":

@@ -60,6 +60,7 @@ static struct {
 	int proc;	/* directory; commands cannot mount over it */
 	int null;
 	int kmsg;
+	int tracing;	/* directory */
 	__u32 token;
 	__s64 clock_offset;	/* printk's clock minus CLOCK_BOOTTIME, ns */
 	sigset_t unblocked;
@@ -67,7 +68,8 @@ static struct {
 	unsigned char request[sizeof(struct ktest_header) + KTEST_REQUEST_MAX];
 	unsigned char chunk[KTEST_REPLY_MAX - sizeof(struct ktest_output)];
 	struct command command;
-} agent = { .port = -1, .proc = -1, .null = -1, .kmsg = -1 };
+} agent = { .port = -1, .proc = -1, .null = -1, .kmsg = -1,
+	    .tracing = -1 };
 
 static __u64 boottime(void)
 {
@@ -104,12 +106,14 @@ static noreturn void fatal(const char *format, ...)
 	va_start(args, format);
 	length += vsnprintf(line + length, sizeof(line) - length, format, args);
 	va_end(args);
-	if (length > (int)sizeof(line) - 1)
-		length = sizeof(line) - 1;
+	if (length > (int)sizeof(line) - 2)
+		length = sizeof(line) - 2;
+	line[length++] = '\n';	/* or printk waits for the rest of the line */
+	line[length] = '\0';
 
 	fd = agent.kmsg >= 0 ? agent.kmsg : open("/dev/kmsg", O_WRONLY);
 	if (fd < 0 || write(fd, line, length) < 0)
-		dprintf(STDERR_FILENO, "\n%s\n", line + 3);
+		dprintf(STDERR_FILENO, "\n%s", line + 3);
 	sleep_ms(200);
 	reboot(RB_POWER_OFF);
 	for (;;)
@@ -118,9 +122,9 @@ static noreturn void fatal(const char *format, ...)
 
 /* Files in /proc */
 
-static int write_proc(const char *path, const char *text)
+static int write_at(int dir, const char *path, const char *text)
 {
-	int fd = openat(agent.proc, path, O_WRONLY | O_CLOEXEC);
+	int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)
@@ -130,9 +134,14 @@ static int write_proc(const char *path, const char *text)
 	return n < 0 ? -1 : 0;
 }
 
-static size_t read_proc(const char *path, char *text, size_t size)
+static int write_proc(const char *path, const char *text)
 {
-	int fd = openat(agent.proc, path, O_RDONLY | O_CLOEXEC);
+	return write_at(agent.proc, path, text);
+}
+
+static size_t read_at(int dir, const char *path, char *text, size_t size)
+{
+	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = -1;
 
 	if (fd >= 0) {
@@ -143,6 +152,11 @@ static size_t read_proc(const char *path, char *text, size_t size)
 		n = 0;
 	text[n] = '\0';
 	return n;
+}
+
+static size_t read_proc(const char *path, char *text, size_t size)
+{
+	return read_at(agent.proc, path, text, size);
 }
 
 /* Everything of info level and above reaches the console. */
@@ -196,6 +210,8 @@ static void open_files(void)
 	agent.kmsg = open("/dev/kmsg", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	agent.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	agent.null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	agent.tracing = open("/sys/kernel/tracing",
+			     O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (agent.proc < 0 || agent.null < 0)
 		fatal("cannot open /proc or /dev/null: %s", strerror(errno));
 }
@@ -233,7 +249,7 @@ static void protect_self(void)
  */
 static void synchronise_clock(void)
 {
-	static const char line[] = "<6>ktest-agent: clock mark";
+	static const char line[] = "<6>ktest-agent: clock mark\n";
 	unsigned long long usec;
 	char record[NOTE_MAX];
 	__u64 before;
@@ -248,7 +264,7 @@ static void synchronise_clock(void)
 	if (n <= 0)
 		return;
 	record[n] = '\0';
-	if (strstr(record, line + 3) &&
+	if (strstr(record, "clock mark") &&
 	    sscanf(record, "%*u,%*u,%llu", &usec) == 1)
 		agent.clock_offset = (__s64)(usec * 1000 - before);
 }
@@ -562,6 +578,7 @@ static void enter_root(const char *root)
 static noreturn void run_child(struct command *command, int output)
 {
 	static const struct rlimit no_core = { .rlim_max = RLIM_INFINITY };
+	const unsigned long flags = MS_NOSUID | MS_NODEV;
 
 	if (dup2(agent.null, STDIN_FILENO) < 0 ||
 	    dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
@@ -574,9 +591,10 @@ static noreturn void run_child(struct command *command, int output)
 	umask(022);
 
 	/* What it mounts, and what it leaves in /tmp, goes away with it. */
-	if (!unshare(CLONE_NEWNS))
-		mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV,
-		      "mode=1777");
+	if (!unshare(CLONE_NEWNS)) {
+		mount("tmpfs", "/tmp", "tmpfs", flags, "mode=1777");
+		mount("tmpfs", "/dev/shm", "tmpfs", flags, "mode=1777");
+	}
 	if (strcmp(command->root, "/"))
 		enter_root(command->root);
 	if (chdir(command->cwd))
@@ -697,6 +715,21 @@ static void describe_stuck(struct job *job, __u32 *stuck)
 		*stuck = 1;
 }
 
+/* A killed command cannot take its probes away, and the next needs the names. */
+static void remove_probes(void)
+{
+	char byte[2];
+	int fd;
+
+	if (!read_at(agent.tracing, "kprobe_events", byte, sizeof(byte)))
+		return;
+	write_at(agent.tracing, "events/kprobes/enable", "0");
+	fd = openat(agent.tracing, "kprobe_events",
+		    O_WRONLY | O_TRUNC | O_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* End everything but this process.  Returns how many would not go. */
 static __u32 clean_up(struct job *job)
 {
@@ -808,6 +841,8 @@ static void supervise(struct job *job)
 	if (job->output >= 0)
 		close(job->output);
 	reset_console_level();
+	bring_loopback_up();
+	remove_probes();
 	report(job, stuck);
 }
 
