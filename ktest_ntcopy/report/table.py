@@ -8,8 +8,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ktest_ntcopy.machine.base import ConsoleLine
 from ktest_ntcopy.results.journal import Run
 from ktest_ntcopy.results.model import Result, Status
+from ktest_ntcopy.results.splats import detect, serious
 from ktest_ntcopy.results.text import clean, one_line
 
 _COLUMNS = (Status.PASS, Status.FAIL, Status.ERROR, Status.SKIP, Status.XFAIL, Status.XPASS)
@@ -97,15 +99,19 @@ def _failures(cases: Sequence[Result], width: int, paint: _Paint) -> Iterable[li
         word = paint("1;" + _COLOURS[case.status], case.status.value.upper())
         block = [f"{word} {one_line(case.program)} {one_line(case.case)} [{case.cause.value}]"]
         block += _wrapped(case.message, width)
-        lines = [x for x in clean(case.console).split("\n") if x.strip()]
-        if lines:
-            left_out = len(lines) - _CONSOLE_LINES
-            if left_out > 0:
-                block.append(f"  | ... {left_out} earlier console lines are in the report")
-            block += [f"  | {x}"[:width] for x in lines[-_CONSOLE_LINES:]]
+        block += [f"  | {x}"[:width] for x in _console(case.console)]
         if case.reproducer:
             block.append(f"  $ {one_line(case.reproducer, 4000)}")
         yield block
+
+
+def _console(text: str) -> list[str]:
+    """The beginning of the first serious splat; without one, the end of the console."""
+    lines = [x for x in clean(text).split("\n") if x.strip()]
+    splats = serious(detect(ConsoleLine(0.0, x) for x in lines))
+    shown = splats[0].lines[:_CONSOLE_LINES] if splats else lines[-_CONSOLE_LINES:]
+    left_out = len(lines) - len(shown)
+    return [*shown, *([f"... {left_out} more console lines are in the report"] if left_out else [])]
 
 
 def _skips(cases: Sequence[Result], width: int, paint: _Paint) -> list[str]:

@@ -79,6 +79,8 @@ SPLATS_MAX = 256
 #: NMI come this late.
 _SILENCE = 10.0
 _FRAMES = 5
+#: Lines that may stand between "cut here" and the heading.
+_PENDING_MAX = 8
 
 # "<4>" appears with console_msg_format=syslog, "[  T12]" or "[    C0]" with PRINTK_CALLER.
 _PRINTK = re.compile(r"(?:<[0-9]{1,3}>)?\[ *([0-9]{1,9}\.[0-9]{3,6})\](?:\[ *[TC][0-9]+\])? ?")
@@ -125,12 +127,12 @@ _HEADERS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         (Kind.TRACE, r"Call [Tt]race:"),
     )
 )
-#: A cheap test that every heading passes; most lines fail it.
+#: A cheap test that every heading and "cut here" pass; most lines fail it.
 _MAYBE = re.compile(
     r"BUG|UBSAN|WARNING|INFO: |Kernel |panic|Oops|Unable to|Internal error|Unhandled|SError"
     r"|\[#|watchdog|stall|kthread|kmemleak|unreferenced|ref_tracker|leaked|unregister_netdev"
     r"|Insufficient|Attempt to rel|allocation failure|oom-killer|ut of memory|Call [Tt]race"
-    r"|sysrq: |stack-prot"
+    r"|sysrq: |stack-prot|\[ cut here"
 )
 # Part of a report that is already open, a report of its own otherwise.
 _SECONDARY = re.compile(
@@ -228,11 +230,14 @@ class _Finder:
     def __init__(self) -> None:
         self.splats: list[Splat] = []
         self._open: _Open | None = None
-        self._cut: ConsoleLine | None = None  #: a "cut here" line that waits for its heading
+        #: A "cut here" line and what follows it, until its heading comes.
+        self._pending: list[tuple[str, str]] = []
 
     def feed(self, line: ConsoleLine) -> None:
-        message, stamp = strip_printk(line.text)
         current = self._open
+        if current is None and not self._pending and not _MAYBE.search(line.text):
+            return
+        message, stamp = strip_printk(line.text)
         if current and stamp is not None:
             if current.stamp is not None and stamp - current.stamp > _SILENCE:
                 self._close()
@@ -248,9 +253,13 @@ class _Finder:
                 current = self._start(header, message, line, stamp)
         if "[ cut here ]" in message and message.startswith("---"):
             self._close()
-            self._cut = line
+            self._pending = [(line.text, "")]
             return
         if current is None:
+            if 0 < len(self._pending) <= _PENDING_MAX:
+                self._pending.append((line.text, message))
+            else:
+                self._pending = []
             return
         if len(current.lines) < LINES_MAX:
             current.lines.append(line.text)
@@ -281,10 +290,12 @@ class _Finder:
             title = f"WARNING at {place} {function}".strip()
             # Line numbers move with every patch; file and function do not.
             where = f"{place.rpartition(':')[0] or place} {function}"
+            # WARN(condition, "text") prints its text between "cut here" and the heading.
+            text = " ".join(m.strip() for _, m in self._pending if m.strip())[:200]
+            title = f"{title}: {text}" if text else title
         self._open = _Open(kind, title, line.time, stamp=stamp, where=where)
-        if self._cut is not None:
-            self._open.lines.append(self._cut.text)
-            self._cut = None
+        self._open.lines.extend(text for text, _ in self._pending)
+        self._pending = []
         return self._open
 
     def _close(self) -> None:

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-Z\\^-~])"
 )
-# Everything XML 1.0 refuses, and the C1 controls, which it only discourages.
-_FORBIDDEN = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Everything XML 1.0 refuses, the C1 controls, which it only discourages, and characters
+# that make a line read other than it is: no width, other direction, line separators.
+_FORBIDDEN = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u200a\u2010-\u2027\u202f-\u205f\u2070-\ud7ff\ue000-\ufefe"
+    "\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -23,8 +27,10 @@ def clean(text: str) -> str:
     """Text that any terminal and any XML 1.0 parser takes.
 
     Terminal escapes go, line ends become ``\\n``, forbidden characters (controls,
-    surrogates, non-characters) become visible backslash escapes.
+    surrogates, non-characters, changes of direction) become visible backslash escapes.
     """
+    if _FORBIDDEN.search(text) is None:  # covers escapes and carriage returns; nearly always
+        return text
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _FORBIDDEN.sub(_escape, text)
 

@@ -388,6 +388,22 @@ def test_trace_starts_at_the_fault_and_leaves_out_reporters() -> None:
     assert splat.trace[:3] == ("skb_do_copy_data_nocache", "tcp_sendmsg_locked", "tcp_sendmsg")
 
 
+def test_text_of_a_warning_is_part_of_its_title() -> None:
+    text = X86_WARN_612.replace(
+        "WARNING: CPU", "refcount_t: underflow; use-after-free.\nWARNING: CPU"
+    )
+    splat = only(detect(console(text)))
+    assert splat.title.endswith("sk_stream_kill_queues: refcount_t: underflow; use-after-free.")
+    assert splat.fingerprint == only(detect(console(X86_WARN_612))).fingerprint
+    assert len(splat.lines) == len(text.strip().split("\n"))
+
+
+def test_cut_here_without_a_heading_is_forgotten() -> None:
+    text = "------------[ cut here ]------------\n" + "noise\n" * 50 + NETDEVICE
+    splat = only(detect(console(text)))
+    assert (splat.kind, len(splat.lines)) == (Kind.LEAK, 1)
+
+
 def test_two_reports_in_a_row_are_two() -> None:
     kinds = [s.kind for s in detect(console(X86_OOPS + X86_WARN_73 + NETDEVICE + KASAN))]
     assert kinds == [Kind.OOPS, Kind.WARNING, Kind.LEAK, Kind.KASAN]
