@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compile a test program into one static file that runs in an empty guest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from ktest_ntcopy.errors import BuildError, ConfigError
+
+#: As lib.mk has them, and what makes the result independent of the guest.
+FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-D_GNU_SOURCE", "-static")
+
+_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+_KEPT_LINES = 3
+
+
+class Compilable(Protocol):
+    """What a program of a feature file and one of a manifest have in common."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def libs(self) -> tuple[str, ...]: ...
+
+
+def _inputs(source: Path) -> dict[Path, bytes]:
+    """The source and every quoted include that exists, followed down."""
+    found: dict[Path, bytes] = {}
+    queue = [source]
+    while queue:
+        path = queue.pop().resolve()
+        if path in found:
+            continue
+        found[path] = path.read_bytes()
+        for name in _INCLUDE.findall(found[path]):
+            included = path.parent / name.decode(errors="replace")
+            if included.is_file():
+                queue.append(included)
+    return found
+
+
+def _compiler(cc: str) -> tuple[str, str]:
+    """Path of the compiler, and a text that changes when the compiler does."""
+    path = shutil.which(cc)
+    if path is None:
+        raise ConfigError(f"no C compiler {cc!r}: install the packages gcc and libc6-dev")
+    status = Path(path).resolve().stat()
+    return path, f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}"
+
+
+def compile_command(program: Compilable, source_dir: Path, out: Path, *, cc: str) -> list[str]:
+    """The command that makes the static program."""
+    source = source_dir / f"{program.name}.c"
+    return [cc, *FLAGS, f"-I{source_dir.parent}", "-o", str(out), str(source), *program.libs]
+
+
+def build_static(program: Compilable, source_dir: Path, out_dir: Path, *, cc: str = "gcc") -> Path:
+    """The program as a static executable below ``out_dir``; compiled if its inputs changed.
+
+    ``source_dir`` is the target's folder in a kernel tree, with the generated
+    sources.  The file's name carries a digest of sources, headers of the tree,
+    flags and compiler.  Raises BuildError with the compiler's first complaints.
+    """
+    compiler, identity = _compiler(cc)
+    source = source_dir / f"{program.name}.c"
+    try:
+        inputs = _inputs(source)
+    except OSError as err:
+        raise BuildError(f"{program.name}: {err}; generate the tests first") from err
+    digest = hashlib.sha256("\0".join((identity, *FLAGS, *program.libs)).encode())
+    for path in sorted(inputs):
+        digest.update(b"\0" + path.name.encode() + b"\0" + inputs[path])
+    out = out_dir / f"{program.name}-{digest.hexdigest()[:16]}"
+    if out.is_file():
+        return out
+    out_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out_dir, prefix=f".{program.name}-") as scratch:
+        made = Path(scratch) / program.name
+        done = subprocess.run(
+            compile_command(program, source_dir, made, cc=compiler),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode or not made.is_file():
+            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            said = " | ".join((lines or done.stderr.splitlines() or ["no message"])[:_KEPT_LINES])
+            raise BuildError(f"{program.name} does not compile: {said}")
+        # Whole or not at all: another run may look for it at this moment.
+        made.replace(out)
+    return out

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Write the features' C tests into a kernel tree.
+
+Everything is rendered before anything is written, and a write that fails half
+way is taken back: a tree has all of the tests or is as it was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktest_ntcopy.errors import ConfigError, SourceError
+from ktest_ntcopy.features.model import Feature, load_features
+from ktest_ntcopy.kernel.guest_program import build_static
+from ktest_ntcopy.kernel.kbuild_lists import add_ignored, add_options, add_programs
+from ktest_ntcopy.kernel.manifest import (
+    Manifest,
+    ManifestCase,
+    ManifestProgram,
+    dump_manifest,
+    load_manifest,
+    manifest_path,
+)
+from ktest_ntcopy.kernel.render import Rendered, render
+from ktest_ntcopy.paths import data_root
+
+__all__ = [
+    "GenerateReport",
+    "Manifest",
+    "ManifestCase",
+    "ManifestProgram",
+    "build_static",
+    "generate",
+    "load_manifest",
+    "manifest_path",
+    "owned_paths",
+    "render_all",
+]
+
+SELFTESTS = Path("tools/testing/selftests")
+
+#: Files of a target's folder that are edited, not owned.
+_LISTS = ("Makefile", ".gitignore", "config")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateReport:
+    """What :func:`generate` did."""
+
+    tree: Path
+    version: str  #: "6.12"
+    written: tuple[Path, ...]  #: absolute, sorted
+    unchanged: tuple[Path, ...]
+    manifests: tuple[Path, ...]  #: one per kselftest target
+
+
+def templates() -> Path:
+    """Folder that the programs' templates are named relative to."""
+    return data_root() / "tools-testing-net"
+
+
+def _features(version: str, features: Sequence[Feature] | None) -> Iterator[Feature]:
+    for feature in load_features() if features is None else features:
+        if version in feature.support:
+            yield feature
+
+
+def render_all(
+    version: str,
+    *,
+    features: Sequence[Feature] | None = None,
+    folder: Path | None = None,
+) -> Mapping[str, tuple[Rendered, ...]]:
+    """Every program for a kernel version, by kselftest target.  Raises ConfigError."""
+    by_target: dict[str, list[Rendered]] = {}
+    for feature in _features(version, features):
+        for program in feature.programs:
+            same = by_target.setdefault(program.target, [])
+            if any(r.program.name == program.name for r in same):
+                raise ConfigError(
+                    f"{feature.path}: {program.target} has a program {program.name} already"
+                )
+            same.append(render(feature, program, version, folder or templates()))
+    return {target: tuple(by_target[target]) for target in sorted(by_target)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        raise SourceError(f"{path}: cannot be read ({err}); is this a kernel tree?") from err
+
+
+def _options(rendered: Sequence[Rendered]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for feature in {r.feature.name: r.feature for r in rendered}.values():
+        for option in feature.kconfig:
+            if option.selftest:
+                options.setdefault(option.name, option.value)
+    return options
+
+
+def _target_files(
+    folder: Path, version: str, target: str, rendered: Sequence[Rendered]
+) -> dict[Path, str]:
+    """All files of one target's folder, as they have to be."""
+    files = {folder / f"{r.program.name}.c": r.text for r in rendered}
+    for header in {h for r in rendered for h in r.headers}:
+        files[folder / header.name] = header.read_text(encoding="utf-8")
+    makefile, ignored, config = (folder / name for name in _LISTS)
+    try:
+        files[makefile] = add_programs(
+            _read(makefile), {r.program.name: r.program.libs for r in rendered}
+        )
+    except ConfigError as err:
+        raise SourceError(f"{makefile}: {err}") from err
+    files[ignored] = add_ignored(
+        _read(ignored) if ignored.exists() else "# SPDX-License-Identifier: GPL-2.0-only\n",
+        [r.program.name for r in rendered],
+    )
+    files[config] = add_options(_read(config) if config.exists() else "", _options(rendered))
+    files[folder / manifest_path(folder, target).name] = dump_manifest(target, version, rendered)
+    return files
+
+
+def _stage(path: Path, text: str) -> Path:
+    """The new content beside the old; renaming it is all that is left to do."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
+    ) as new:
+        staged = Path(new.name)
+        try:
+            new.write(text)
+            staged.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
+        except OSError:
+            staged.unlink()
+            raise
+    return staged
+
+
+def _write_all(files: Mapping[Path, str]) -> None:
+    """Write all files or none.  Raises OSError."""
+    staged: dict[Path, Path] = {}
+    before: dict[Path, bytes | None] = {}
+    try:
+        for path, text in files.items():
+            staged[path] = _stage(path, text)
+        for path, new in staged.items():
+            before[path] = path.read_bytes() if path.exists() else None
+            new.replace(path)
+    except OSError:
+        for path, old in before.items():
+            with suppress(OSError):
+                if old is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    path.write_bytes(old)
+        raise
+    finally:
+        for new in staged.values():
+            new.unlink(missing_ok=True)
+
+
+def generate(
+    tree: Path,
+    version: str,
+    *,
+    features: Sequence[Feature] | None = None,
+    folder: Path | None = None,
+) -> GenerateReport:
+    """Write the tests of all features into a tree of that version ("6.12").
+
+    Enters them into the target's Makefile, .gitignore and config and writes a
+    manifest.  A second run changes nothing.  ``features`` and ``folder``
+    replace the shipped data and templates.  Raises ConfigError if data and
+    template disagree, SourceError if the tree cannot take the tests.
+    """
+    files: dict[Path, str] = {}
+    manifests = []
+    for target, rendered in render_all(version, features=features, folder=folder).items():
+        place = tree / SELFTESTS / target
+        if not place.is_dir():
+            raise SourceError(f"{tree}: no kselftest target {target} ({place} is missing)")
+        files |= _target_files(place, version, target, rendered)
+        manifests.append(manifest_path(tree, target))
+    if not files:
+        raise ConfigError(f"no feature has tests for Linux {version}")
+    changed = {
+        path: text
+        for path, text in sorted(files.items())
+        if not path.is_file() or path.read_bytes() != text.encode()
+    }
+    try:
+        _write_all(changed)
+    except OSError as err:
+        raise SourceError(f"{tree}: nothing was written: {err}") from err
+    return GenerateReport(
+        tree=tree,
+        version=version,
+        written=tuple(changed),
+        unchanged=tuple(sorted(files.keys() - changed.keys())),
+        manifests=tuple(manifests),
+    )
+
+
+def owned_paths(tree: Path) -> set[str]:
+    """Paths relative to ``tree`` that a generated tree may differ in from a pristine one.
+
+    Empty before the first :func:`generate`: then any difference is someone else's.
+    """
+    paths: set[str] = set()
+    for found in sorted((tree / SELFTESTS).glob(f"*/{manifest_path(tree, '').name}")):
+        folder = found.parent.relative_to(tree)
+        manifest = load_manifest(found)
+        names = {*_LISTS, found.name, *(s for p in manifest.programs for s in p.sources)}
+        paths |= {str(folder / name) for name in names}
+    return paths
