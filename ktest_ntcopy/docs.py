@@ -40,6 +40,12 @@ def expectations_table(features: tuple[Feature, ...]) -> str:
     return "\n".join(lines)
 
 
+def packages_table(text: str, group: str) -> str:
+    """Markdown: the Debian packages of one group of ``setup/debian-packages.txt``."""
+    rows = [line.split(None, 2) for line in text.splitlines() if line.startswith(f"{group} ")]
+    return "\n".join(["| Package | For |", "|---|---|", *(f"| `{p}` | {w} |" for _, p, w in rows)])
+
+
 def _replace(text: str, name: str, passage: str, path: Path) -> str:
     begin, end = _BEGIN.format(name=name), _END.format(name=name)
     if text.count(begin) != 1 or text.count(end) != 1:
@@ -55,6 +61,8 @@ def rendered() -> dict[Path, str]:
     text = readme.read_text(encoding="utf-8")
     text = _replace(text, "features", features_table(features), readme)
     text = _replace(text, "expectations", expectations_table(features), readme)
+    listed = (data_root() / "setup/debian-packages.txt").read_text(encoding="utf-8")
+    text = _replace(text, "packages", packages_table(listed, "net"), readme)
     return {data_root() / "Kconfig.fragment": render(kconfig()), readme: text}
 
 

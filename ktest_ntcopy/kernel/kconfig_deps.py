@@ -115,7 +115,7 @@ def definitions(text: str, file: str, names: Iterable[str]) -> dict[str, list[De
         if match := re.match(r"(?:menu)?config\s+(\w+)", word):
             finish()
             current, depends, in_menu = (match[1], number), [], False
-        elif word in ("endif", "endmenu", "endchoice"):
+        elif word.split("#")[0].strip() in ("endif", "endmenu", "endchoice"):
             finish()
             current = None
             if blocks:

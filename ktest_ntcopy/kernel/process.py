@@ -57,11 +57,12 @@ def output(
     argv: Sequence[str | Path],
     *,
     cwd: Path | None = None,
+    env: Mapping[str, str] = {},
     error: type[KtestError] = KtestError,
     stdin: bytes | None = None,
 ) -> str:
     """Standard output of a tool.  Raises ``error`` with its first complaint if it fails."""
-    done = capture(argv, cwd=cwd, stdin=stdin)
+    done = capture(argv, cwd=cwd, env=env, stdin=stdin)
     if done.returncode:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
         raise error(f"{' '.join(map(str, argv[:3]))}: {said[0] if said else done.returncode}")

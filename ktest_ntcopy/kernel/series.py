@@ -23,21 +23,19 @@ from ktest_ntcopy.paths import data_root
 COVER = "0000-cover-letter.patch"
 
 #: A person's settings must not change what we format or how we apply.
+_NO_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+#: Nor may those of the repository, as far as they matter here.
 _GIT = (
     "git",
     *("-c", "core.autocrlf=false", "-c", "core.abbrev=12", "-c", "diff.algorithm=myers"),
-    *(
-        "-c",
-        "diff.noprefix=false",
-        "-c",
-        "diff.mnemonicPrefix=false",
-        "-c",
-        "diff.renames=true",
-    ),
-    *("-c", "format.thread=false"),
-    *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "advice.addIgnoredFile=false"),
+    *("-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "gc.auto=0"),
 )
 _IDENTITY = ("-c", "user.name=ktest_ntcopy", "-c", "user.email=ktest-ntcopy@localhost")
+
+
+def _git(repo: Path, *args: str | Path) -> str:
+    """Run git in a repository with nobody's settings; its output."""
+    return output([*_GIT, *_IDENTITY, *args], cwd=repo, env=_NO_SETTINGS, error=PatchError)
 
 
 @dataclass(frozen=True)
@@ -158,24 +156,28 @@ def scratch_repository(
             if source.is_file():
                 (repo / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, repo / file)
-        for step in (
-            ("init", "-q"),
-            ("add", "-A", "-f"),
-            ("commit", "-qm", "base", "--allow-empty"),
-        ):
-            output([*_GIT, *_IDENTITY, *step], cwd=repo, error=PatchError)
+        _git(repo, "init", "-q")
+        _git(repo, "add", "-A", "-f")
+        _git(repo, "commit", "-q", "-m", "base", "--allow-empty")
         yield repo
+
+
+def _git_apply(repo: Path, patch: Patch, *options: str) -> str:
+    """Apply to work tree and index; git's complaint, empty if there is none."""
+    argv = [*_GIT, "apply", "--index", *options, "-"]
+    done = capture(argv, cwd=repo, env=_NO_SETTINGS, stdin=patch.text)
+    return (done.stderr.decode(errors="replace") or "failed") if done.returncode else ""
 
 
 def _failure(series: Series, patch: Patch, stderr: str, release: str) -> PatchError:
     """Turn git's complaint into file, hunk and the version the patch was made for."""
     where = re.search(r"patch failed: (\S+):(\d+)", stderr)
-    missing = re.search(r"error: (\S+): (No such file or directory|already exists.*)", stderr)
+    missing = re.search(r"error: (\S+): (does not exist|already exists|No such file)", stderr)
     if where:
         hunk = patch.hunk_at(where[1], int(where[2]))
         place = f"{where[1]}, hunk {hunk} (line {where[2]})"
     elif missing:
-        place = f"{missing[1]}, {missing[2].lower()}"
+        place = f"{missing[1]} {missing[2].lower()}"
     else:
         place = stderr.strip().splitlines()[0] if stderr.strip() else "unknown place"
     return PatchError(
@@ -189,12 +191,10 @@ def apply_one(repo: Path, series: Series, patch: Patch, *, release: str) -> None
 
     Raises PatchError naming patch, file, hunk and the version it was made for.
     """
-    check = capture([*_GIT, "apply", "--index", "-"], cwd=repo, stdin=patch.text)
-    if check.returncode:
-        raise _failure(series, patch, check.stderr.decode(errors="replace"), release)
-    output([*_GIT, "reset", "-q", "--hard"], cwd=repo, error=PatchError)
-    am = [*_GIT, *_IDENTITY, "am", "-q", "--keep-cr", str(patch.path.absolute())]
-    output(am, cwd=repo, error=PatchError)
+    if complaint := _git_apply(repo, patch):
+        raise _failure(series, patch, complaint, release)
+    _git(repo, "reset", "-q", "--hard")
+    _git(repo, "am", "-q", "--keep-cr", patch.path.absolute())
 
 
 def apply_in(repo: Path, series: tuple[Series, ...], *, release: str) -> None:
@@ -207,12 +207,10 @@ def apply_in(repo: Path, series: tuple[Series, ...], *, release: str) -> None:
 def undo_in(repo: Path, series: Series) -> bool:
     """Take a series out of a scratch repository; False, and no change, if it is not in."""
     for patch in reversed(series.patches):
-        back = capture([*_GIT, "apply", "--index", "-R", "-"], cwd=repo, stdin=patch.text)
-        if back.returncode:
-            output([*_GIT, "reset", "-q", "--hard"], cwd=repo, error=PatchError)
+        if _git_apply(repo, patch, "-R"):
+            _git(repo, "reset", "-q", "--hard")
             return False
-    undone = [*_GIT, *_IDENTITY, "commit", "-q", "-a", "-m", f"without {series.name}"]
-    output(undone, cwd=repo, error=PatchError)
+    _git(repo, "commit", "-q", "-a", "-m", f"without {series.name}")
     return True
 
 
@@ -236,24 +234,13 @@ def format_series(repo: Path, commits: str, series_folder: Path, prefix: str) ->
     subject, blurb = _cover_text(series_folder / COVER)
     with tempfile.TemporaryDirectory(prefix="ktest-format-") as name:
         target = Path(name)
-        argv = [
-            *_GIT,
-            *_IDENTITY,
-            "format-patch",
-            "-q",
-            "--zero-commit",
-            "--no-signature",
-            "--no-attach",
-            "--no-thread",
-        ]
-        argv += ["--cover-letter", "--cover-from-description=none", "--no-renames"]
-        argv += [f"--subject-prefix={prefix}", "--no-base", "-o", str(target), commits]
-        output(argv, cwd=repo, error=PatchError)
+        argv = ["--zero-commit", "--no-signature", "--no-attach", "--no-thread", "--no-base"]
+        argv += ["--no-to", "--no-cc", "--no-renames", f"--subject-prefix={prefix}"]
+        argv += ["--cover-letter", "--cover-from-description=none", "-o", name]
+        _git(repo, "format-patch", "-q", *argv, commits)
         cover = (target / COVER).read_text(encoding="utf-8")
-        stamp = output(
-            [*_GIT, "log", "-1", "--format=%aD%n%an <%ae>", commits.split("..")[-1]], cwd=repo
-        )
-        date, author = stamp.splitlines()
+        last = _git(repo, "log", "-1", "--format=%aD%n%an <%ae>", commits.split("..")[-1])
+        date, author = last.splitlines()
         # git dates a cover letter by the clock and signs it with whoever runs the command.
         cover = re.sub(r"^Date: .*$", f"Date: {date}", cover, count=1, flags=re.MULTILINE)
         cover = re.sub(r"^From: .*$", f"From: {author}", cover, count=1, flags=re.MULTILINE)
