@@ -192,6 +192,7 @@ class _Parser:
         self._documents: list[Document] = []
         self._problems: list[Problem] = []
         self._dropped = 0
+        self._dropped_level = 0
 
     def feed(self, number: int, line: str) -> None:
         if not line:
@@ -268,7 +269,8 @@ class _Parser:
             lost = f"{len(root.children)} subtests without the verdict they belong to"
             self._problem(Flaw.ORPHANS, lost, root.children[0].line, 1)
         if self._dropped:
-            self._problems.append(Problem(Flaw.MORE, f"and {self._dropped} more problems"))
+            more = f"and {self._dropped} more problems"
+            self._problems.append(Problem(Flaw.MORE, more, 0, self._dropped_level))
         self._documents.append(
             Document(
                 version=root.version,
@@ -361,4 +363,6 @@ class _Parser:
         if len(self._problems) < _PROBLEMS_MAX:
             self._problems.append(Problem(flaw, message, line, level))
         else:
+            # The outermost level counts: a verdict depends on whether one shows there.
+            self._dropped_level = min(level, self._dropped_level) if self._dropped else level
             self._dropped += 1

@@ -40,8 +40,9 @@ _END_CAUSES = {
 #: Ends that say more than any splat: the splat is named beside them.
 _ABOVE_SPLATS = frozenset({End.PANIC, End.HANG, End.DOWN, End.LOST, End.OOM})
 
-# "file.c:12:test:text", as the harness prints it; the name may hold dots.
-_ASSERTION = re.compile(r"[^\s:]+\.[A-Za-z]+:[0-9]+:[^\s:]*:.")
+# "file.c:12:test:text", as the harness prints assertions and a test's own remarks; the
+# name may hold dots.
+_LOGGED = re.compile(r"([^\s:]+\.[A-Za-z]+:[0-9]+:[^\s:]*:)(.+)")
 _CHILD_SIGNAL = re.compile(r"\S+: Test terminated unexpectedly by signal ([0-9]{1,3})$")
 _CHILD_TIMEOUT = re.compile(r"\S+: Test terminated by timeout$")
 _PROGRESS = re.compile(
@@ -86,7 +87,9 @@ def judge(
     ``allowed_splats`` pattern that is none.
     """
     output = outcome.text
-    document = parse(output) if document is None else document
+    if document is None:
+        # What a program claimed before it was stopped counts for nothing: a flood is not read.
+        document = parse(output) if outcome.end is End.EXITED else Document()
     found = detect(outcome.console) if splats is None else tuple(splats)
     against = serious(found, case.allowed_splats)
     end = _ended(outcome, found, slowdown)
@@ -99,7 +102,8 @@ def judge(
         status=verdict.status,
         cause=verdict.cause,
         message=one_line(verdict.message),
-        detail=excerpt(clean(output), DETAIL_MAX),
+        # Cut twice: cleaning a flood takes long, and escapes make text longer.
+        detail=excerpt(clean(excerpt(output, DETAIL_MAX)), DETAIL_MAX),
         console=_console(outcome, against),
         reproducer=case.reproducer,
         start=outcome.start,
@@ -264,9 +268,8 @@ _XPASS = _Verdict(Status.XPASS, Cause.XPASS, "passed although it is marked as ex
 
 def _complaint(point: Point) -> _Verdict:
     """Cause and message of a failed point, from what was printed before it."""
-    for line in point.diagnostics:
-        if _ASSERTION.match(line):
-            return _Verdict(Status.FAIL, Cause.ASSERTION, line)
+    if asserted := _asserted(point.diagnostics):
+        return _Verdict(Status.FAIL, Cause.ASSERTION, asserted)
     for line in point.diagnostics:
         if killed := _CHILD_SIGNAL.match(line):
             name = signal_name(int(killed[1]))
@@ -276,6 +279,16 @@ def _complaint(point: Point) -> _Verdict:
     said = [x for x in point.diagnostics if not _PROGRESS.match(x)]
     text = point.reason or (said[-1] if said else "failed without a word")
     return _Verdict(Status.FAIL, Cause.ASSERTION, text)
+
+
+def _asserted(lines: Sequence[str]) -> str:
+    """The first assertion with the remark made on it; the first remark if there is none."""
+    logged = [m for m in map(_LOGGED.match, lines) if m]
+    for index, match in enumerate(logged):
+        if match[2].startswith("Expected "):
+            remarks = [m[2] for m in logged[index + 1 : index + 2] if m[1] == match[1]]
+            return "; ".join([match[0], *remarks])
+    return logged[0][0] if logged else ""
 
 
 def _agrees(status: Status, code: int | None) -> bool:

@@ -245,9 +245,7 @@ def test_bail_out_keeps_its_reason() -> None:
 
 
 def test_skipping_the_whole_program() -> None:
-    assert (
-        parse("TAP version 13\n1..0 # SKIP must run as root\n").plan_skip == "must run as root"
-    )
+    assert parse("TAP version 13\n1..0 # SKIP must run as root\n").plan_skip == "must run as root"
     assert parse("1..0\n").plan_skip is None
 
 
@@ -259,7 +257,15 @@ def test_carriage_returns_and_odd_line_separators() -> None:
 def test_problems_are_bounded() -> None:
     document = parse("1..1\n" + "ok 7 x\n" * 10_000)
     assert len(document.problems) < 60
-    assert document.problems[-1].flaw is Flaw.MORE
+    assert (document.problems[-1].flaw, document.problems[-1].level) == (Flaw.MORE, 0)
+
+
+def test_a_flood_of_nested_problems_does_not_hide_one_of_the_program() -> None:
+    nested = "# ok 1 x\n" * 200
+    document = parse(f"1..1\n{nested}ok 1 a\n")
+    assert {p.level for p in document.problems} == {1}
+    document = parse(f"1..1\n{nested}ok 9 y\nok 1 a\n")
+    assert document.problems[-1].level == 0
 
 
 LINES = st.sampled_from(

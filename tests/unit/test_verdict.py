@@ -240,6 +240,24 @@ def test_first_assertion_is_the_message() -> None:
     assert result.message == "m.c:5:tcp6.payload:Expected 1 (1) == x (0)"
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["m.c:1:t:sending 4096 bytes", "m.c:7:t:Expected 0 (0) == r (-1)"], "m.c:7:t:Expected"),
+        (
+            ["m.c:7:t:Expected 0 (0) == r (-1)", "m.c:7:t:send: Broken pipe", "m.c:9:t:later"],
+            "m.c:7:t:Expected 0 (0) == r (-1); send: Broken pipe",
+        ),
+        (["m.c:1:t:first remark", "m.c:2:t:second"], "m.c:1:t:first remark"),
+    ],
+)
+def test_assertions_come_before_remarks(lines: list[str], message: str) -> None:
+    text = ktap(f"not ok 1 {NAME}", "".join(f"# {x}\n" for x in lines))
+    result = judge(case(), outcome(text, exit_code=1))
+    assert result.message.startswith(message)
+    assert "later" not in result.message
+
+
 # -- ends ------------------------------------------------------------------------------------
 
 
