@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ktest_ntcopy.machine.base import ConsoleLine
+from ktest_ntcopy.machine.diagnose import DECISIVE
 
 #: A longer line is cut into pieces of this many bytes.
 LINE_MAX = 4096
@@ -18,10 +19,6 @@ TAIL = 1000
 #: The log file takes this many characters, then says that it is full.
 LOG_MAX = 64 << 20
 
-#: Lines that decide on the outcome; kept even if a flood buries them.
-_DECISIVE = re.compile(
-    r"Kernel panic - not syncing|reboot: |[Oo]ut of memory: Killed process|ktest-agent: fatal: "
-)
 _DECISIVE_MAX = 500
 
 _UNPRINTABLE = re.compile(r"[^\t\x20-\x7e]")
@@ -53,7 +50,7 @@ class Window:
         self.dropped = 0
 
     def add(self, line: ConsoleLine) -> None:
-        if _DECISIVE.search(line.text) and len(self._decisive) < _DECISIVE_MAX:
+        if DECISIVE.search(line.text) and len(self._decisive) < _DECISIVE_MAX:
             self._decisive.append(line.text)
         if len(self._head) < self._room:
             self._head.append(line)
@@ -64,7 +61,7 @@ class Window:
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """Lines about panics, reboots and killed processes, in order."""
+        """Lines about panics, faults, reboots and killed processes, in order."""
         return tuple(self._decisive)
 
     def lines(self) -> tuple[ConsoleLine, ...]:

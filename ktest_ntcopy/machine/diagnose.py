@@ -14,7 +14,23 @@ _OOM = re.compile(
     r"[Oo]ut of memory: Killed process (?P<pid>\d+) \((?P<comm>.*?)\),? (?:total-vm|UID)"
 )
 _AGENT = re.compile(re.escape(FATAL_MARK) + r"(?P<why>.*)")
-_STAMP = re.compile(r"^\[\s*\d+\.\d+\]\s?(?:\[[^\]]*\]\s?)?")
+_FAULT = re.compile(
+    r"(?P<what>BUG: .*|kernel BUG at .*|Oops: .*|general protection fault.*|divide error.*"
+    r"|invalid opcode.*|stack segment.*)"
+)
+
+#: Lines that decide on an outcome; the console keeps them even if a flood buries them.
+DECISIVE = re.compile(
+    "|".join(
+        (
+            "Kernel panic - not syncing",
+            "reboot: ",
+            "[Oo]ut of memory: Killed process",
+            re.escape(FATAL_MARK),
+            _FAULT.pattern.replace("?P<what>", "?:"),
+        )
+    )
+)
 
 #: The kernel keeps this many bytes of a process name.
 _COMM_MAX = 15
@@ -24,32 +40,41 @@ _NO_INITRAMFS = "the kernel has no initramfs support (CONFIG_BLK_DEV_INITRD)"
 #: What a panic at boot, or QEMU's complaint, means to whoever made the kernel.
 _BOOT_CAUSES: tuple[tuple[str, str], ...] = (
     (r"Unable to mount root fs", _NO_INITRAMFS),
-    (r"No working init found", "the kernel cannot run the guest agent (CONFIG_BINFMT_ELF)"),
+    (r"Failed to execute /init", "the kernel cannot run the guest agent (CONFIG_BINFMT_ELF)"),
+    (r"No working init found", _NO_INITRAMFS),
     (
         r"without PVH ELF Note",
         "this vmlinux cannot be booted directly: it needs CONFIG_PVH, or use bzImage",
     ),
     (r"invalid kernel header|linux kernel too old", "this is no bootable kernel image"),
     (r"could not load kernel|could not open kernel", "QEMU cannot read the kernel"),
-    (r"[Cc]annot allocate memory|cannot set up guest memory", "not enough memory on this host"),
 )
 
 
-def strip_stamp(text: str) -> str:
-    """A console line without printk's time stamp."""
-    return _STAMP.sub("", text)
+_NO_MEMORY = re.compile(r"[Cc]annot allocate memory|cannot set up guest memory")
+
+
+def host_cause(hypervisor: Sequence[str]) -> str | None:
+    """What this host lacks to run the guest, or None."""
+    if any(_NO_MEMORY.search(line) for line in hypervisor):
+        return "not enough memory on this host"
+    return None
 
 
 def panic(lines: Iterable[str]) -> str | None:
-    """Why the kernel panicked, or None.
+    """Why the kernel panicked, or None; a "Fatal exception" with the fault that led to it.
 
     A line that a program wrote into the kernel log does not count when the
     kernel went on to an orderly end.
     """
-    why = None
+    why = fault = None
     for line in lines:
         if (found := _PANIC.search(line)) and why is None:
             why = found["why"].strip() or "no reason given"
+            if fault and why.startswith("Fatal exception"):
+                why += f" ({fault})"
+        elif (found := _FAULT.search(line)) and fault is None:
+            fault = found["what"].strip()
         elif _CLEAN_END.search(line):
             why = None
     return why

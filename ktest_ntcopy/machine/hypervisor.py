@@ -221,9 +221,10 @@ class Hypervisor:
         return ": ".join([f"exit status {status}", *self._last_line()])
 
     def _last_line(self) -> list[str]:
-        # A dump of registers follows the line that says what it is about.
-        telling = [s for s in self.said() if s.startswith("qemu-system") or "error" in s.lower()]
-        return telling[-1:] or [s for s in self.said() if s.strip()][-1:]
+        # What follows an error, such as a dump of registers, is only its consequence.
+        said = [line for line in self.said() if line.strip()]
+        errors = [line for line in said if "error" in line.lower()]
+        return errors[:1] or said[-1:]
 
     def _finish(self) -> int:
         """End QEMU and the guard; the status QEMU ended with."""

@@ -338,29 +338,30 @@ class QemuMachine:
                 if not probe and hypervisor.nmi():
                     hypervisor.pump(1.0)
                 raise self._boot_failed(
-                    hypervisor, f"the guest did not report back within {limit:.0f} s"
+                    hypervisor, f"the guest did not report back within {limit:.3g} s"
                 )
 
     def _boot_failed(self, hypervisor: Hypervisor, symptom: str) -> BootError | MachineError:
+        assert hypervisor.qmp is not None
         console = [line.text for line in hypervisor.console.window.lines()]
         said = hypervisor.said()
-        if hypervisor.gone and not console and any("memory" in line for line in said):
-            return MachineError(
-                f"QEMU got no memory for a guest of {self._spec.memory_mib} MiB: {said[-1]}"
-            )
+        if hypervisor.gone and (why := diagnose.host_cause(said)):
+            memory = self._spec.memory_mib
+            words = hypervisor.last_words()
+            return MachineError(f"{why} for a guest of {memory} MiB: {words}")
         cause = symptom or diagnose.boot_cause(console, said)
-        if not cause:
-            cause = f"the guest ended before it reported back ({hypervisor.last_words()})"
-        kernel = self._spec.kernel
-        return BootError(f"{kernel}: {cause}\n{diagnose.excerpt(console)}")
+        if hypervisor.gone and not cause:
+            words = hypervisor.last_words()
+            if hypervisor.qmp.event("SHUTDOWN") is None:
+                return MachineError(f"QEMU ended while the guest booted: {words}")
+            cause = "the guest reset itself before it reported back"
+        return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}")
 
     def _refused(self, layout: Layout, words: str) -> BootError | MachineError:
         """QEMU ended before it had set itself up."""
         said = layout.log.read_text(errors="backslashreplace").splitlines()
-        if any("allocate" in line or "set up guest memory" in line for line in said):
-            return MachineError(
-                f"no memory on this host for a guest of {self._spec.memory_mib} MiB: {words}"
-            )
+        if why := diagnose.host_cause(said):
+            return MachineError(f"{why} for a guest of {self._spec.memory_mib} MiB: {words}")
         if cause := diagnose.boot_cause((), said):
             return BootError(f"{self._spec.kernel}: {cause} ({words})")
         return MachineError(f"QEMU did not start: {words}")

@@ -107,7 +107,7 @@ def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) 
         "-vga",
         "none",
         "-machine",
-        "q35,smm=off,vmport=off,hpet=off,graphics=off,usb=off,sata=off",
+        "q35,smm=off,vmport=off,hpet=off,usb=off,sata=off",
         *(
             ("-accel", "kvm", "-cpu", "host")
             if accel == "kvm"

@@ -569,7 +569,6 @@ static void enter_root(const char *root)
 	bind_into("/dev", "/dev");
 	bind_into("/proc", "/proc");
 	bind_into("/sys", "/sys");
-	bind_into("/tmp", "/tmp");
 	if (chroot(STAGE_DIR "/root") || chdir("/"))
 		give_up(126, root);
 	mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
