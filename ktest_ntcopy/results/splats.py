@@ -345,7 +345,8 @@ def _trace(messages: Sequence[str]) -> tuple[str, ...]:
     fault: list[str] = []
     inside = ended = False
     for message in messages:
-        if not fault and (pc := _PC.match(message)) and not _REPORTERS.match(pc[1]):
+        # Behind the trace stand the registers of user space or of other processors.
+        if not fault and not inside and (pc := _PC.match(message)) and not _REPORTERS.match(pc[1]):
             fault = [pc[1]]
         if message.startswith(("Call Trace:", "Call trace:")):
             ended = inside

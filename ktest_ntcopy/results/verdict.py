@@ -151,11 +151,11 @@ def signal_name(number: int | None) -> str:
 def _weigh(end: _Verdict | None, how: End, against: Sequence[Splat], claim: _Verdict) -> _Verdict:
     """Set the claim against the command's end and the kernel's complaints."""
     if end is not None and how in _ABOVE_SPLATS:
-        if not against:
-            return end
-        # A panic is often the consequence of the splat before it: name the first.
-        first = against[0].title
-        return end if first in end.message else replace(end, message=f"{end.message}; {first}")
+        # A panic is often the consequence of the splat before it, a hang its first sign.
+        # That panic itself is told already; in a hang it comes from the NMI of whoever asks.
+        known = (End.PANIC, End.HANG)
+        led = [s.title for s in against if s.kind is not Kind.PANIC or how not in known]
+        return replace(end, message=f"{end.message}; {led[0]}") if led else end
     below = claim if end is None else end
     if not against:
         return below
@@ -181,7 +181,7 @@ def _ended(outcome: Outcome, found: Sequence[Splat], slowdown: float) -> _Verdic
                 message += f" ({outcome.limit / slowdown:.4g} s x {slowdown:.2f} for this machine)"
         case End.FLOOD:
             printed = sum(len(c.data) for c in outcome.output)
-            message = f"printed without end, stopped after {printed} bytes"
+            message = told or f"printed without end, stopped after {printed} bytes"
         case End.OOM:
             message = "killed by the kernel's out-of-memory killer"
         case End.SIGNALED:
@@ -352,6 +352,8 @@ def _properties(
         properties["exit"] = str(outcome.exit_code)
     if outcome.signal is not None:
         properties["signal"] = signal_name(outcome.signal)
+    if outcome.detail:
+        properties["end.detail"] = one_line(outcome.detail)
     if outcome.limit:
         properties["limit"] = f"{outcome.limit:.4g}"
     if len(points) == 1 and points[0].directive is not Directive.NONE:

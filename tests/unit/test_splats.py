@@ -404,6 +404,11 @@ def test_cut_here_without_a_heading_is_forgotten() -> None:
     assert (splat.kind, len(splat.lines)) == (Kind.LEAK, 1)
 
 
+def test_registers_of_other_processors_are_not_the_fault() -> None:
+    text = "Kernel panic - not syncing: x\nCall Trace:\n do_exit+0x1/0x2\nRIP: 0010:halt+0x1/0x2"
+    assert only(detect(console(text))).trace == ("do_exit",)
+
+
 def test_two_reports_in_a_row_are_two() -> None:
     kinds = [s.kind for s in detect(console(X86_OOPS + X86_WARN_73 + NETDEVICE + KASAN))]
     assert kinds == [Kind.OOPS, Kind.WARNING, Kind.LEAK, Kind.KASAN]

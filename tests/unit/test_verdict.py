@@ -294,7 +294,9 @@ def test_every_end_has_a_cause_of_its_own(end: End) -> None:
 
 def test_the_machine_says_more_than_we_know() -> None:
     told = outcome(end=End.LOST, detail="QEMU ended with status 1: no space left")
-    assert judge(case(), told).message == "QEMU ended with status 1: no space left"
+    result = judge(case(), told)
+    assert result.message == "QEMU ended with status 1: no space left"
+    assert result.properties["end.detail"] == result.message
 
 
 def test_limit_without_scaling() -> None:
@@ -352,6 +354,14 @@ def test_panic_names_the_splat_that_led_to_it() -> None:
     result = judge(case(), outcome(end=End.PANIC, console=(*WARN, *PANIC)))
     assert verdict(result) == (Status.ERROR, Cause.PANIC)
     assert "Fatal exception; WARNING at net/core/stream.c" in result.message
+
+
+def test_hang_is_not_blamed_on_the_panic_that_probing_it_made() -> None:
+    nmi = "[   20.000000] Kernel panic - not syncing: NMI: Not continuing"
+    told = "guest stopped answering for 16 s"
+    assert judge(case(), outcome(end=End.HANG, console=[nmi], detail=told)).message == told
+    result = judge(case(), outcome(end=End.HANG, console=[*WARN, nmi], detail=told))
+    assert result.message.startswith(f"{told}; WARNING at net/core/stream.c")
 
 
 def test_oom_kill_of_something_else_does_not_fail_a_pass() -> None:
