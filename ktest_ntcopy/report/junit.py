@@ -21,8 +21,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from junitparser import xunit2
-from junitparser.junitparser import Error, Failure, Properties, Property, Skipped, SystemOut
+from junitparser import (
+    Error,
+    Failure,
+    Properties,
+    Property,
+    Skipped,
+    SystemOut,
+    xunit2,
+)
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.results.journal import Header, Run
