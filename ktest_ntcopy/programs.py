@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The compiled test programs of a run: made once by the controller, found by the workers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy.errors import ConfigError, KtestError
+from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.paths import cache_root
+from ktest_ntcopy.session import guest_path
+
+_SELFTESTS = Path("tools/testing/selftests")
+
+
+class Programs:
+    """Which files go into the guest.
+
+    The controller knows before its workers start where it is going to write
+    that down, and writes it before they get their first test.
+    """
+
+    def __init__(self, config: pytest.Config, record: str | None) -> None:
+        self._config = config
+        self._scratch: Path | None = None
+        self._record = Path(record) if record else None
+
+    @property
+    def record(self) -> str:
+        """Path of the file that tells the workers."""
+        if self._record is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="ktest-run-"))
+            self._record = self._scratch / "programs.json"
+        return str(self._record)
+
+    def build(self, kernel: KernelFile) -> None:
+        """Make them, by the hook pytest_ktest_build_programs.  Raises KtestError."""
+        made = self._config.hook.pytest_ktest_build_programs(config=self._config, kernel=kernel)
+        self._write({"files": {there: str(here) for there, here in made.items()}})
+
+    def fail(self, error: KtestError) -> None:
+        """Let whoever asks for them learn why there are none."""
+        self._write({"error": str(error)})
+
+    def _write(self, content: Mapping[str, object]) -> None:
+        Path(self.record).write_text(json.dumps(content), encoding="utf-8")
+
+    def files(self) -> Mapping[str, Path]:
+        """Path in the guest -> file here.  Raises ConfigError if they could not be made."""
+        try:
+            told = json.loads(Path(self.record).read_text(encoding="utf-8"))
+        except OSError as err:
+            raise ConfigError(f"the test programs were not made: {err}") from err
+        if "error" in told:
+            raise ConfigError(told["error"])
+        return {there: Path(here) for there, here in told["files"].items()}
+
+    def close(self) -> None:
+        """Remove what belongs to this run only."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+
+def build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:
+    """Generate and compile the C tests of all features for this kernel.
+
+    ``tree`` is the source tree whose harness they are compiled with; by default
+    the one the kernel was built from, else the prepared one in the cache.  The tree
+    is only read: the tests are generated beside a copy of what they need of it.
+    Raises KtestError.
+    """
+    from ktest_ntcopy.kernel import selftests
+
+    tree = tree or kernel.source_tree or _cached_tree(kernel)
+    made: dict[str, Path] = {}
+    with tempfile.TemporaryDirectory(prefix="ktest-programs-") as scratch:
+        shadow = Path(scratch)
+        for target in selftests.render_all(kernel.version):
+            _copy_harness(tree, shadow, target)
+        report = selftests.generate(shadow, kernel.version)
+        for path in report.manifests:
+            manifest = selftests.load_manifest(path)
+            for program in manifest.programs:
+                binary = selftests.build_static(
+                    program, path.parent, cache_root() / "programs" / kernel.version
+                )
+                made[guest_path(manifest.target, program.name)] = binary
+    return made
+
+
+def _cached_tree(kernel: KernelFile) -> Path:
+    """The newest tree of that version that `ktest-ntcopy fetch` or `build` prepared."""
+    found = [
+        path
+        for path in (cache_root() / "trees").glob(f"linux-source-{kernel.version}_*")
+        if (path / _SELFTESTS / "kselftest_harness.h").is_file()
+    ]
+    if not found:
+        raise ConfigError(
+            f"no source tree of Linux {kernel.version} to compile the tests with: give "
+            f"--ktest-tree=DIR, or run `ktest-ntcopy fetch --version {kernel.version}`"
+        )
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def _copy_harness(tree: Path, shadow: Path, target: str) -> None:
+    """Copy the harness's headers and the lists that the generator enters programs in."""
+    source, copy = tree / _SELFTESTS, shadow / _SELFTESTS
+    needed = [source / "kselftest_harness.h", source / target / "Makefile"]
+    for path in needed:
+        if not path.is_file():
+            raise ConfigError(f"{tree}: is no kernel tree with selftests ({path} is missing)")
+    (copy / target).mkdir(parents=True, exist_ok=True)
+    lists = [source / target / name for name in (".gitignore", "config")]
+    for path in [*source.glob("*.h"), needed[1], *filter(Path.is_file, lists)]:
+        shutil.copyfile(path, copy / path.relative_to(source))

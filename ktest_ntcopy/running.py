@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The hooks that are at work when ``--kernel`` is given.
+
+A run has one process that starts it (the *controller*) and one or more that run
+tests: the same one, or xdist's workers.  The controller checks the input, makes
+the programs, and writes the reports; whoever runs a test journals its verdict.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktest_ntcopy.book import Book, typed
+from ktest_ntcopy.errors import ConfigError, KtestError
+from ktest_ntcopy.features.model import Expectation, Feature, load_features
+from ktest_ntcopy.image.expectations import Found, Image, feature_present
+from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.machine.base import Machine, MachineSpec
+from ktest_ntcopy.naming import FEATURES, PREFIX, Naming
+from ktest_ntcopy.options import Options, parse_options
+from ktest_ntcopy.programs import Programs, build_programs
+from ktest_ntcopy.results.model import Cause, Result, Status
+from ktest_ntcopy.session import Session
+from ktest_ntcopy.waiting import Waiting
+
+_KEY = pytest.StashKey["Running"]()
+
+
+def running(config: pytest.Config) -> Running:
+    """The run of this pytest process.  Only there when ``--kernel`` was given."""
+    return config.stash[_KEY]
+
+
+def activate(config: pytest.Config) -> None:
+    """Start a run: check the options, set pytest's arguments, register the hooks."""
+    run = Running(config)
+    config.stash[_KEY] = run
+    config.pluginmanager.register(run, "ktest_running")
+    # pytest's own writer knows neither our verdicts nor survives a kill.
+    if getattr(config.option, "xmlpath", None):
+        config.option.xmlpath = None
+    _set_arguments(config)
+
+
+def _set_arguments(config: pytest.Config) -> None:
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = [str(FEATURES)]
+        config.args_source = pytest.Config.ArgsSource.ARGS
+        return
+    known = {f.name: f.path for f in load_features()}
+    here = config.invocation_params.dir
+    config.args = [resolve_argument(arg, here, known) for arg in config.args]
+
+
+def resolve_argument(arg: str, here: Path, known: Mapping[str, Path]) -> str:
+    """Let feature names and our node ids name the feature file from any directory."""
+    path, separator, rest = arg.partition("::")
+    if (here / path).exists():
+        return arg
+    folder, _, name = path.rpartition("/")
+    file = known.get(name.removesuffix(".toml"))
+    if file is None or folder not in ("", PREFIX):
+        return arg
+    return f"{file}{separator}{rest}"
+
+
+def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
+    """What it means that a trace is (not) there, if the feature is (not) required."""
+    if found is Found.FOUND:
+        return Status.PASS, Cause.NONE
+    if not required:
+        return Status.SKIP, Cause.SKIP
+    if found is Found.UNKNOWN:
+        return Status.ERROR, Cause.EXPECTATION
+    return Status.FAIL, Cause.EXPECTATION
+
+
+class Running:
+    """One pytest process's part in a run; registered as a pytest plugin."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.options: Options = parse_options(config)
+        self._input: Mapping[str, Any] = getattr(config, "workerinput", {})
+        self.worker: str = self._input.get("workerid", "master")
+        #: True in the process that starts the run and writes the reports.
+        self.controls = not self._input
+        self.image = Image(self.options.kernel)
+        self.programs = Programs(config, self._input.get("ktest_programs"))
+        self.naming = Naming(config.rootpath)
+        self.book = Book(self.options, self.naming, worker=self.worker, controls=self.controls)
+        self.session = Session(
+            spec=MachineSpec(
+                kernel=self.options.kernel.path,
+                cpus=self.options.cpus,
+                memory_mib=self.options.memory_mib,
+                timeout=60.0 * self.options.timeout_scale,
+            ),
+            factory=self._make_machine,
+            files=self.programs.files,
+            required=lambda: self.required,
+            command=self.options.command,
+            worker=self.worker,
+            timeout_scale=self.options.timeout_scale,
+            on_boot=self.book.booted,
+            aftermath=self.book.add,
+        )
+        self._waiting: Waiting | None = None
+        self._prepared = False
+
+    # -- what the kernel has -------------------------------------------------------
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Features whose tests must not be skipped: demanded ones, and those vmlinux shows."""
+        shown = {f.name for f in load_features() if feature_present(self.image, f)}
+        return self.options.require | shown
+
+    def check(self, feature: Feature, expectation: Expectation, *, nodeid: str) -> Result:
+        """Hold one expectation against vmlinux."""
+        start, clock = time.time(), time.perf_counter()
+        required = feature.name in self.required or bool(feature_present(self.image, feature))
+        finding = self.image.check(expectation)
+        status, cause = judge_finding(finding.found, required=required)
+        message = finding.message
+        if status is Status.SKIP and finding.found is Found.MISSING:
+            message = f"the kernel is without {feature.name} ({message})"
+        return Result(
+            target="vmlinux",
+            program=feature.name,
+            case=f"{expectation.kind}.{expectation.name}",
+            status=status,
+            cause=cause,
+            message=message,
+            reproducer=self.options.command(nodeid),
+            start=start,
+            duration=time.perf_counter() - clock,
+            worker=self.worker,
+            nodeid=nodeid,
+        )
+
+    def _make_machine(self, spec: MachineSpec) -> Machine:
+        made: Machine | None
+        made = self.config.hook.pytest_ktest_make_machine(config=self.config, spec=spec)
+        if made is None:
+            raise ConfigError("no plugin makes a machine (pytest_ktest_make_machine)")
+        return made
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_ktest_make_machine(self, spec: MachineSpec) -> Machine:
+        from ktest_ntcopy.machine.qemu import QemuMachine
+        from ktest_ntcopy.machine.qemu_command import find_qemu
+
+        qemu = find_qemu(self.options.qemu)
+        return QemuMachine(spec, accel=self.options.accel, qemu=qemu, notify=self.book.notice)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_ktest_build_programs(self, kernel: KernelFile) -> Mapping[str, Path]:
+        return build_programs(kernel, self.options.tree)
+
+    # -- before the tests ----------------------------------------------------------
+
+    def pytest_report_header(self) -> list[str]:
+        kernel = self.options.kernel
+        return [
+            f"kernel: {kernel.release} {kernel.arch}, {kernel.kind} {kernel.path}",
+            f"machine: QEMU, acceleration {self.options.accel}, {self.options.cpus} CPUs, "
+            f"{self.options.memory_mib} MiB; journal: {self.options.journal}",
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        if not self.config.option.collectonly:
+            self.book.open(typed())
+
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> pytest.Collector | None:
+        from ktest_ntcopy.items import FeatureFile
+
+        if file_path.suffix != ".toml":
+            return None
+        if file_path.parent == FEATURES:
+            if file_path.stem == "guest":
+                return None
+            nodeid = f"{PREFIX}/{file_path.name}"
+            return FeatureFile.from_parent(parent, path=file_path, nodeid=nodeid)
+        if parent.session.isinitpath(file_path):
+            return FeatureFile.from_parent(parent, path=file_path)
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self.controls and not self.config.option.collectonly:
+            self._prepare([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        # Only what execnet can send: strings.
+        node.workerinput["ktest_journal"] = str(self.options.journal)
+        node.workerinput["ktest_programs"] = self.programs.record
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        # The workers wait for work until this returns: now the programs can be made.
+        self._prepare(ids)
+        self._waiting = self._waiting or Waiting(self.config, "a machine boots in each worker")
+
+    def _prepare(self, ids: Sequence[str]) -> None:
+        """Make ready what the selected tests need.  Raises pytest.UsageError."""
+        if self._prepared:
+            return
+        self._prepared = True
+        self.book.plan(ids)
+        in_machine = any(self.naming.needs_machine(i) for i in ids)
+        foreign = any(not self.naming.is_ours(i) for i in ids)
+        if not in_machine and not foreign:
+            return
+        try:
+            if problem := self.options.kernel.boot_problem:
+                raise ConfigError(problem)
+            with Waiting(self.config, "compiling the test programs"):
+                self.programs.build(self.options.kernel)
+            # Made, not booted: a host that can run no machine is found out now.
+            self._make_machine(self.session.spec).close()
+        except KtestError as err:
+            if in_machine:
+                hint = "; `-m vmlinux` selects what needs no machine"
+                raise pytest.UsageError(f"{str(err).splitlines()[0]}{hint}") from err
+            # Only tests in Python: one that asks for the guest will say it.
+            self.programs.fail(err)
+
+    # -- verdicts ------------------------------------------------------------------
+
+    def record(self, result: Result) -> None:
+        """Journal the verdict of one of our items."""
+        self.book.add(result)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        from ktest_ntcopy.items import Item, locate_skip
+
+        report = yield
+        if isinstance(item, Item):
+            locate_skip(item, report)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._waiting:
+            self._waiting.stop()
+        if node := getattr(report, "node", None):  # set by xdist's controller
+            if str(report.when) == "???":
+                self.book.crashed(report, worker=node.gateway.id)
+        else:
+            self.book.see(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and self.controls:
+            self.book.collection_failed(report)
+
+    # -- after the tests -----------------------------------------------------------
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self._waiting:
+            self._waiting.stop()
+        self.session.close()
+        if self.controls and exitstatus != pytest.ExitCode.USAGE_ERROR:
+            well = self.book.write_reports()
+            # The reports know more than pytest's own count: a kernel that died after
+            # the last verdict, for one.
+            if not well and exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_unconfigure(self) -> None:
+        self.session.close()
+        self.programs.close()
+        self.book.close()
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if lines := self.book.summary():
+            terminalreporter.section("kernel tests")
+            for line in lines:
+                terminalreporter.write_line(line)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One process's share of a run: its machine, and cases run in it.
+
+Knows nothing of pytest; the plugin and the command line use it alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ktest_ntcopy.errors import BootError, KtestError, MachineError
+from ktest_ntcopy.features.model import Program
+from ktest_ntcopy.machine.base import (
+    FATAL_ENDS,
+    Command,
+    Machine,
+    MachineInfo,
+    MachineSpec,
+    Outcome,
+)
+from ktest_ntcopy.results.model import Cause, Result
+from ktest_ntcopy.results.verdict import Case, could_not_boot, judge
+
+#: Boots that may fail in a row before this process gives up on the kernel.
+BOOT_ATTEMPTS = 2
+#: Begins the message of a case whose machine died when its verdict was already known.
+AFTERMATH = "after the case had its verdict"
+
+
+def guest_path(target: str, program: str) -> str:
+    """Where a test program of a kselftest target lies in the guest."""
+    return f"/ksft/{target}/{program}"
+
+
+class Session:
+    """Boots a machine when one is needed, keeps it while it lives, and runs cases.
+
+    ``files`` tells what to put into the guest (path there -> file here) and is asked
+    once; ``required`` names the features whose tests must not be skipped; ``command``
+    makes the reproducer of a node id.  ``aftermath`` gets a Result for a case whose
+    machine died after the case had its verdict: nobody else can have killed it.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: MachineSpec,
+        factory: Callable[[MachineSpec], Machine],
+        files: Callable[[], Mapping[str, Path]],
+        required: Callable[[], frozenset[str]],
+        command: Callable[[str], str] = str,
+        worker: str = "master",
+        timeout_scale: float = 1.0,
+        on_boot: Callable[[MachineInfo], None] | None = None,
+        aftermath: Callable[[Result], None] | None = None,
+    ) -> None:
+        self.spec = spec  #: what is booted, but for the files
+        self._factory = factory
+        self._files = files
+        self._required = required
+        self._command = command
+        self._worker = worker
+        self._scale = timeout_scale
+        self._on_boot = on_boot
+        self._aftermath = aftermath
+        self._machine: Machine | None = None
+        self._ready_spec: MachineSpec | None = None
+        self._failures: list[KtestError] = []
+        self._last: Case | None = None
+
+    def machine(self) -> Machine:
+        """The living machine of this process, booted if there is none.
+
+        Raises KtestError, at once if booting has failed before as often as is
+        sensible.
+        """
+        if self._machine is not None and self._machine.alive:
+            return self._machine
+        self._bury()
+        if len(self._failures) >= BOOT_ATTEMPTS:
+            # Not the object itself: each raise would add to its traceback, and
+            # showing that for hundreds of cases takes minutes.
+            raise copy.copy(self._failures[-1]) from None
+        try:
+            if self._ready_spec is None:
+                self._ready_spec = replace(self.spec, files=dict(self._files()))
+            machine = self._factory(self._ready_spec)
+            try:
+                info = machine.boot()
+            except BaseException:
+                machine.close()
+                raise
+        except KtestError as err:
+            self._failures.append(err)
+            if not isinstance(err, BootError):
+                # The host's or the caller's fault: it would be the same again.
+                self._failures = [err] * BOOT_ATTEMPTS
+            raise
+        self._failures.clear()
+        self._machine = machine
+        if self._on_boot:
+            self._on_boot(info)
+        return machine
+
+    def run(self, command: Command) -> Outcome:
+        """Run a command in the machine; after a fatal end the next call gets a new one.
+
+        Raises KtestError if there is no machine to be had.
+        """
+        command = replace(command, timeout=command.timeout * self._scale)
+        machine = self.machine()
+        try:
+            outcome = machine.run(command)
+        except MachineError:
+            # It died between being looked at and being asked: not this command's doing.
+            outcome = self.machine().run(command)
+        if outcome.end in FATAL_ENDS:
+            self._drop()
+        return outcome
+
+    def _drop(self) -> None:
+        if self._machine is not None:
+            self._machine.close()
+            self._machine = None
+        self._last = None
+
+    def _bury(self) -> None:
+        """Give up a machine; if it is already dead, say which case was its last."""
+        machine, last = self._machine, self._last
+        if machine is None or machine.alive:
+            self._drop()
+            return
+        try:
+            machine.run(Command(argv=("/bin/true",)))
+            why = "the machine died"
+        except MachineError as err:
+            why = str(err)
+        self._drop()
+        if last is None or self._aftermath is None:
+            return
+        result = could_not_boot(last, f"{AFTERMATH}: {why}")
+        cause = Cause.PANIC if "panic" in why else Cause.LOST
+        self._aftermath(replace(result, cause=cause, start=time.time()))
+
+    def close(self) -> None:
+        """End the machine.  A second call does nothing."""
+        self._bury()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prepare(self, program: Program, point: str, *, nodeid: str = "") -> Result | None:
+        """Have a machine ready.  None, or the case's Result if there can be none."""
+        while True:
+            start = time.time()
+            try:
+                self.machine()
+            except KtestError as err:
+                if len(self._failures) < BOOT_ATTEMPTS:
+                    continue
+                message, _, console = str(err).partition("\n")
+                result = could_not_boot(self._case(program, point, nodeid), message, console)
+                if not isinstance(err, BootError):
+                    result = replace(result, cause=Cause.OTHER)
+                return replace(result, start=start, duration=time.time() - start)
+            return None
+
+    def run_case(
+        self, program: Program, point: str, *, nodeid: str = "", timeout: float | None = None
+    ) -> Result:
+        """Run one case and judge it.
+
+        ``timeout`` is in seconds at reference speed, the program's own if None.
+        """
+        if failed := self.prepare(program, point, nodeid=nodeid):
+            return failed
+        case = self._case(program, point, nodeid)
+        required = ",".join(sorted(self._required()))
+        outcome = self.run(
+            Command(
+                argv=(guest_path(program.target, program.name), "-r", point),
+                timeout=float(program.timeout if timeout is None else timeout),
+                env={"KTEST_REQUIRE": required} if required else {},
+            )
+        )
+        if self._machine is not None:
+            self._last = case
+        return judge(case, outcome)
+
+    def _case(self, program: Program, point: str, nodeid: str) -> Case:
+        return Case(
+            target=f"kselftest.{program.target}",
+            program=program.name,
+            case=point,
+            reproducer=self._command(nodeid),
+            worker=self._worker,
+            nodeid=nodeid,
+        )

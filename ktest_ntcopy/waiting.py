@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Says what a run is waiting for, if it waits for long."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+import pytest
+
+PATIENCE = 2.0  # seconds of silence before a word
+
+
+class Waiting:
+    """From its making until :meth:`stop`; writes one line to the terminal after a while."""
+
+    def __init__(self, config: pytest.Config, what: str) -> None:
+        self._reporter = config.pluginmanager.getplugin("terminalreporter")
+        self._timer = threading.Timer(PATIENCE, self._say, (what,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _say(self, what: str) -> None:
+        if self._reporter is not None and self._reporter.config.option.verbose >= 0:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(f"ktest: {what} …")
+
+    def stop(self) -> None:
+        """Say nothing any more."""
+        self._timer.cancel()
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
