@@ -108,6 +108,7 @@ class MachineSpec:
     cpus: int = 2
     memory_mib: int = 512
     append: str = ""  #: extra kernel command line
+    hypervisor_args: tuple[str, ...] = ()  #: extra arguments, in the hypervisor's own terms
     run_dir: Path | None = None  #: sockets and console log; a temporary one if None
     timeout: float = 60.0  #: seconds for boot at reference speed
 

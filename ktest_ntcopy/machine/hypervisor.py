@@ -82,7 +82,8 @@ class Hypervisor:
             sock.setblocking(False)
         for line in (monitor, console, control, self._pidfd):
             self._selector.register(line, selectors.EVENT_READ)
-        self.qmp.send("qmp_capabilities")
+        with contextlib.suppress(QmpError):  # gone already: pump() will find out
+            self.qmp.send("qmp_capabilities")
 
     def _spawn(self, arguments: Sequence[str]) -> None:
         leash = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
@@ -153,6 +154,12 @@ class Hypervisor:
             self.gone = True
             self.console.flush(time.monotonic())
         return messages
+
+    def listen(self, seconds: float) -> None:
+        """Let the console speak until time is up or QEMU is gone; drop messages."""
+        deadline = time.monotonic() + seconds
+        while not self.gone and (left := deadline - time.monotonic()) > 0:
+            self.pump(left)
 
     @property
     def noise(self) -> int:

@@ -336,7 +336,7 @@ class QemuMachine:
                     raise self._boot_failed(hypervisor, "")
             if now - start > limit:
                 if not probe and hypervisor.nmi():
-                    hypervisor.pump(1.0)
+                    hypervisor.listen(1.5)
                 raise self._boot_failed(
                     hypervisor, f"the guest did not report back within {limit:.3g} s"
                 )

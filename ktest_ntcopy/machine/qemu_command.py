@@ -146,4 +146,4 @@ def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) 
             "-device",
             f"virtio-9p-pci,fsdev=share,mount_tag={SHARE_TAG}",
         ]
-    return tuple(arguments)
+    return (*arguments, *spec.hypervisor_args)

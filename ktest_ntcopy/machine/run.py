@@ -163,15 +163,9 @@ class Run:
         if state and state != "running":
             what += f"; the hypervisor reports it as {state}"
         elif self._hypervisor.nmi():
-            self._listen_on(3.0)
+            self._hypervisor.listen(3.0)
             what += "; see the console for traces"
         return self._outcome(End.HANG, detail=what)
-
-    def _listen_on(self, seconds: float) -> None:
-        """Let the console speak until it is quiet, the guest is gone or time is up."""
-        deadline = time.monotonic() + seconds
-        while not self._hypervisor.gone and time.monotonic() < deadline:
-            self._hypervisor.pump(0.2)
 
     def _outcome(
         self,

@@ -63,6 +63,9 @@ class FakeGuest:
         self.console.feed(b"NMI backtrace for cpu 0\n", self.now)
         return True
 
+    def listen(self, seconds: float) -> None:
+        self.now += seconds
+
     def last_words(self) -> str:
         return "killed by SIGKILL"
 
