@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
+#include "ksft_kprobe.h"
 
 /* True if /proc/kallsyms lists a function of exactly this name. */
 static inline bool ksft_find_symbol(const char *symbol)
@@ -64,16 +65,27 @@ static inline void __attribute__((constructor)) ksft_symbol_memory_map(void)
 	ksft_symbol_memory = map == MAP_FAILED ? NULL : map;
 }
 
-/* The same, for a program that asks for one symbol again and again. */
+/*
+ * The same, for a program that asks for one symbol again and again.  A kprobe
+ * that the kernel accepts answers sooner than its list of symbols, but only
+ * the list can say no: there are many reasons to refuse a kprobe.
+ */
 static inline bool ksft_has_symbol(const char *symbol)
 {
-	enum { ASK, YES, NO };
+	enum { ASK, YES, NO } *known = (void *)ksft_symbol_memory;
+	struct ksft_kprobe probe;
+	bool found;
 
-	if (!ksft_symbol_memory)
-		return ksft_find_symbol(symbol);
-	if (*ksft_symbol_memory == ASK)
-		*ksft_symbol_memory = ksft_find_symbol(symbol) ? YES : NO;
-	return *ksft_symbol_memory == YES;
+	if (known && *known != ASK)
+		return *known == YES;
+	found = !ksft_kprobe_define(&probe, symbol);
+	if (found)
+		ksft_kprobe_remove(&probe);
+	else
+		found = ksft_find_symbol(symbol);
+	if (known)
+		*known = found ? YES : NO;
+	return found;
 }
 
 /* True if the caller insists on @feature. */
