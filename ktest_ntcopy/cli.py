@@ -119,6 +119,14 @@ def _format_series(args: argparse.Namespace) -> int:
     return 0
 
 
+def _cost(args: argparse.Namespace) -> int:
+    from ktest_ntcopy import cost
+
+    before, after = (cost.measure(kernel, _say) for kernel in (args.before, args.after))
+    print(cost.table(before, after))
+    return 0
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -171,6 +179,10 @@ def parser() -> argparse.ArgumentParser:
     takes_version(check)
     check.add_argument("--bisect", action="store_true", help="build the kernel at every patch")
     check.add_argument("--cross", action="store_true", help="compile touched files for arm64 too")
+
+    cost = command("cost", _cost, "count the instructions of a send on two kernels")
+    cost.add_argument("before", type=_path, help="vmlinux without the change")
+    cost.add_argument("after", type=_path, help="vmlinux with it")
 
     fmt = command("format-series", _format_series, "write a series from commits")
     takes_tree(fmt)

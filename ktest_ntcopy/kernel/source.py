@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import selftests, tree
-from ktest_ntcopy.kernel.process import Notify, capture, locked, output
+from ktest_ntcopy.kernel.process import Notify, capture, locked
 from ktest_ntcopy.kernel.series import digest, read_series, source_package
 from ktest_ntcopy.paths import cache_root, data_root
 
@@ -50,13 +50,14 @@ def _cached(folder: Path, package: str, notify: Notify) -> list[Source]:
     found = []
     for deb in folder.glob(f"{package}_*.deb"):
         record = deb.with_suffix(".sha256")
-        if not record.exists() or record.read_text(encoding="utf-8").strip() != _sha256(deb):
+        fields = capture(["dpkg-deb", "-f", deb, "Version"])
+        sound = record.exists() and record.read_text(encoding="utf-8").strip() == _sha256(deb)
+        if not sound or fields.returncode:
             notify(f"{deb.name}: damaged in the cache, fetching it again")
             deb.unlink()
             record.unlink(missing_ok=True)
             continue
-        fields = output(["dpkg-deb", "-f", deb, "Version"], error=SourceError).strip()
-        found.append((deb.stat().st_mtime, Source(deb, package, fields)))
+        found.append((deb.stat().st_mtime, Source(deb, package, fields.stdout.decode().strip())))
     return [source for _, source in sorted(found, key=lambda f: f[0], reverse=True)]
 
 
