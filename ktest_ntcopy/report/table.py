@@ -107,7 +107,7 @@ def _failures(cases: Sequence[Result], width: int, paint: _Paint) -> Iterable[li
 
 def _console(text: str) -> list[str]:
     """The beginning of the first serious splat; without one, the end of the console."""
-    lines = [x for x in clean(text).split("\n") if x.strip()]
+    lines = [x for x in clean(text).expandtabs().split("\n") if x.strip()]
     splats = serious(detect(ConsoleLine(0.0, x) for x in lines))
     shown = splats[0].lines[:_CONSOLE_LINES] if splats else lines[-_CONSOLE_LINES:]
     left_out = len(lines) - len(shown)

@@ -80,7 +80,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [json.loads(x)["kind"] for x in lines[:2]] == ["header", "result"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(), number=st.floats(allow_nan=False, allow_infinity=False), n=st.integers(0, 9))
 def test_any_text_comes_back(tmp_path: Path, text: str, number: float, n: int) -> None:
     result = replace(
@@ -155,6 +155,7 @@ def test_lines_that_are_no_record(line: bytes) -> None:
     assert len(run.problems[0]) < 250
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(), max_size=5))
 def test_any_bytes_are_read(lines: list[bytes]) -> None:
     assert isinstance(read_lines(lines), Run)

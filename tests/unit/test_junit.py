@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml, xunit2
 
@@ -242,6 +242,7 @@ HOSTILE = st.text(alphabet=st.characters(codec=None)) | st.binary().map(
 )
 
 
+@settings(deadline=None)
 @given(
     texts=st.lists(HOSTILE, min_size=7, max_size=7),
     status=st.sampled_from(Status),
@@ -270,6 +271,7 @@ def test_always_well_formed(texts: list[str], status: Status, cause: Cause, numb
         assert len(list(suites[0])) == 1
 
 
+@settings(deadline=None)
 @given(output=st.binary(), line=HOSTILE, end=st.sampled_from(End))
 def test_whatever_a_guest_printed(output: bytes, line: str, end: End) -> None:
     outcome = Outcome(

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.results.ktap import Directive, Document, Flaw, Point, parse, parse_all
@@ -210,6 +210,30 @@ def test_nested_plan_is_checked() -> None:
     assert [c.name for c in only(document).children] == ["a"]
 
 
+def test_program_that_runs_several_programs_nests_several_headers() -> None:
+    one = "# TAP version 13\n# 1..1\n# ok 1 {}\n"
+    document = parse("1..1\n" + one.format("a") + one.format("b") + "ok 1 top\n")
+    assert not document.problems
+    assert [c.name for c in only(document).children] == ["a", "b"]
+
+
+def test_text_after_nested_verdicts_reaches_the_verdict_above() -> None:
+    noisy = next(p for p in golden("harness_all.txt").points if p.name == "global.noisy")
+    assert [c.name for c in noisy.children] == ["nested"]
+    assert "toy.c:32:noisy:Expected 0 (0) != 0 (0)" in noisy.diagnostics
+
+
+def test_a_stray_verdict_does_not_take_the_diagnostics_of_the_next() -> None:
+    point = only(parse("1..1\n# why\n# ok 1 child\nok 9 stray\nok 1 a\n"))
+    assert point.diagnostics == ("why",)
+    assert [c.name for c in point.children] == ["child"]
+
+
+def test_nesting_has_a_limit() -> None:
+    document = parse("1..1\n" + "# " * 1000 + "ok 1 deep\nok 1 a\n")
+    assert only(document).children == ()
+
+
 def test_orphans_are_no_verdicts() -> None:
     document = parse("1..1\n# ok 1 nested\n")
     assert document.points == ()
@@ -274,11 +298,13 @@ LINES = st.sampled_from(
 PREFIXES = st.text(alphabet="# \t", max_size=9)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert isinstance(parse(text), Document)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(PREFIXES, LINES).map("".join), max_size=40))
 def test_believed_verdicts_always_agree_with_the_plan(lines: list[str]) -> None:
     for document in parse_all("\n".join(lines)):
@@ -302,11 +328,11 @@ def test_floods_take_linear_time(unit: str) -> None:
     def cost(size: int) -> float:
         text = unit * (size // len(unit))
         best = float("inf")
-        for _ in range(3):
+        for _ in range(2):
             start = time.process_time()
             parse(text)
             best = min(best, time.process_time() - start)
         return best
 
     # Sixteen times the text: quadratic work would cost 256 times as much.
-    assert cost(320_000) < 64 * max(cost(20_000), 0.001)
+    assert cost(160_000) < 64 * max(cost(10_000), 0.001)

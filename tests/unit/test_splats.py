@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.machine.base import ConsoleLine
@@ -404,6 +404,11 @@ def test_cut_here_without_a_heading_is_forgotten() -> None:
     assert (splat.kind, len(splat.lines)) == (Kind.LEAK, 1)
 
 
+def test_rule_ends_a_sanitizer_report() -> None:
+    splat = only(detect(console(KASAN + "a line of everyday")))
+    assert splat.lines[-1].endswith("=" * 66)
+
+
 def test_registers_of_other_processors_are_not_the_fault() -> None:
     text = "Kernel panic - not syncing: x\nCall Trace:\n do_exit+0x1/0x2\nRIP: 0010:halt+0x1/0x2"
     assert only(detect(console(text))).trace == ("do_exit",)
@@ -526,6 +531,7 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.text() | PIECES, max_size=20), st.booleans())
 def test_anything_is_read(texts: list[str], stamped: bool) -> None:
     lines = console("\n".join(texts), stamp=1.0 if stamped else None)

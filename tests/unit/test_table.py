@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.report.table import to_table
@@ -65,6 +65,21 @@ def test_failures_show_message_cause_and_reproducer() -> None:
     at = lines.index("FAIL msg_ntcopy stream.tcp6.fault [assertion]")
     assert lines[at + 1] == "  m.c:23:fault:Expected EFAULT (14) == errno (9)"
     assert lines[at + 2] == "  $ pytest --kernel=vmlinux 'tests::stream.tcp6.fault'"
+
+
+def test_only_what_fails_the_run_is_shown_as_failure() -> None:
+    expected = replace(FAIL, status=Status.XFAIL, case="a.b.known")
+    surprise = replace(FAIL, status=Status.XPASS, case="a.b.surprise")
+    text = to_table(Run(results=(*RUN.results, expected, surprise)), width=100)
+    assert "XPASS msg_ntcopy a.b.surprise" in text
+    assert "a.b.known" not in text
+    assert "dgram.udp.payload" not in text
+
+
+def test_tabs_do_not_break_the_width() -> None:
+    text = to_table(Run(results=(replace(FAIL, console="a\tb\t" * 40),)), width=60)
+    assert "\t" not in text
+    assert "  | a       b" in text
 
 
 def test_skip_reasons_are_shown_once() -> None:
@@ -131,6 +146,7 @@ def test_width_is_kept_but_reproducers_are_whole(width: int) -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.sampled_from(Status), st.integers(0, 300))
 def test_hostile_text_cannot_reach_the_terminal(
     name: str, text: str, status: Status, width: int

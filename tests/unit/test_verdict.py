@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.machine.base import Chunk, ConsoleLine, End, Outcome
@@ -198,6 +198,8 @@ def test_the_program_is_never_believed_about_a_case_it_was_not_asked_for() -> No
         (ktap(f"ok 1 {NAME} # SKIP no net"), 1, Status.FAIL, Cause.EXIT, "contradicts"),
         (ktap(f"ok 1 {NAME} # XFAIL slow path"), 2, Status.XFAIL, Cause.XFAIL, "slow path"),
         (ktap(f"ok 1 {NAME} # XPASS unknown"), 3, Status.XPASS, Cause.XPASS, "expected to fail"),
+        (ktap(f"ok 1 {NAME} # XPASS x"), 1, Status.FAIL, Cause.EXIT, "contradicts"),
+        (ktap(f"ok 1 {NAME} # XFAIL x"), 1, Status.FAIL, Cause.EXIT, "contradicts"),
         (ktap(f"ok 1 {NAME} # TODO x"), 0, Status.XPASS, Cause.XPASS, "expected to fail"),
         (ktap(f"not ok 1 {NAME} # TODO x"), 0, Status.XFAIL, Cause.XFAIL, "x"),
         (ktap(f"not ok 1 {NAME} # TIMEOUT 45 s"), 1, Status.FAIL, Cause.TIMEOUT, "45 s"),
@@ -423,6 +425,7 @@ OUTPUTS = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(
     output=st.binary() | OUTPUTS.map(str.encode),
     end=st.sampled_from(End),
