@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Writing the tests into a tree: all or nothing, once, and with a manifest; compiling them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy.errors import BuildError, ConfigError, SourceError
+from ktest_ntcopy.features.model import load_features
+from ktest_ntcopy.kernel import selftests
+from ktest_ntcopy.kernel.manifest import ManifestProgram
+
+MAKEFILE = "CFLAGS += -O2\nTEST_GEN_PROGS = tls\n\ninclude ../lib.mk\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """What a kernel tree has in the places that the generator touches."""
+    net = tmp_path / "linux/tools/testing/selftests/net"
+    net.mkdir(parents=True)
+    (net / "Makefile").write_text(MAKEFILE, encoding="utf-8")
+    (net / ".gitignore").write_text("# SPDX\nmsg_oob\ntls\n", encoding="utf-8")
+    (net / "config").write_text("CONFIG_IPV6=y\nCONFIG_TLS=m\n", encoding="utf-8")
+    return tmp_path / "linux"
+
+
+def net(tree: Path) -> Path:
+    return tree / "tools/testing/selftests/net"
+
+
+def snapshot(tree: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(tree)): p.read_bytes() for p in sorted(tree.rglob("*")) if p.is_file()
+    }
+
+
+def test_generate_writes_everything_and_nothing_the_second_time(tree: Path) -> None:
+    report = selftests.generate(tree, "6.12")
+    assert not report.unchanged
+    names = {p.name for p in report.written}
+    assert {"msg_ntcopy.c", "ksft_kprobe.h", "Makefile", ".gitignore", "config"} <= names
+    before = snapshot(tree)
+    times = {p: p.stat().st_mtime_ns for p in report.written}
+
+    again = selftests.generate(tree, "6.12")
+    assert again.written == ()
+    assert again.unchanged == report.written
+    assert snapshot(tree) == before
+    assert {p: p.stat().st_mtime_ns for p in report.written} == times
+
+
+def test_lists_name_the_program(tree: Path) -> None:
+    selftests.generate(tree, "6.12")
+    makefile = (net(tree) / "Makefile").read_text()
+    assert "TEST_GEN_PROGS = tls\nTEST_GEN_PROGS += msg_ntcopy\n" in makefile
+    assert "$(OUTPUT)/msg_ntcopy: LDLIBS += -lpthread\n" in makefile
+    ignored = (net(tree) / ".gitignore").read_text()
+    assert ignored == "# SPDX\nmsg_ntcopy\nmsg_oob\ntls\n"
+    config = (net(tree) / "config").read_text().splitlines()
+    assert config == sorted(config)
+    assert "CONFIG_TLS=m" in config
+    assert "CONFIG_KPROBE_EVENTS=y" in config
+    assert len({line.split("=")[0] for line in config}) == len(config)
+
+
+def test_stale_content_is_replaced_and_mode_kept(tree: Path) -> None:
+    selftests.generate(tree, "6.12")
+    source = net(tree) / "msg_ntcopy.c"
+    source.write_text("edited\n")
+    (net(tree) / "config").chmod(0o640)
+    with (net(tree) / "config").open("a") as file:
+        file.write("CONFIG_ZZZ=y\n")
+    report = selftests.generate(tree, "6.12")
+    assert report.written == (source,)
+    assert stat.S_IMODE((net(tree) / "config").stat().st_mode) == 0o640
+    assert stat.S_IMODE(source.stat().st_mode) == 0o644
+
+
+def test_a_tree_without_the_target_is_refused_untouched(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no kselftest target net"):
+        selftests.generate(tmp_path, "6.12")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("spoil", ["no lib.mk", "not text", "missing"])
+def test_a_makefile_that_cannot_take_it_leaves_the_tree_as_it_was(tree: Path, spoil: str) -> None:
+    makefile = net(tree) / "Makefile"
+    if spoil == "missing":
+        makefile.unlink()
+    else:
+        makefile.write_bytes(b"all:\n" if spoil == "no lib.mk" else b"\xff\xfe\n")
+    before = snapshot(tree)
+    with pytest.raises(SourceError, match="Makefile"):
+        selftests.generate(tree, "6.12")
+    assert snapshot(tree) == before
+
+
+def test_an_unsupported_version_is_refused(tree: Path) -> None:
+    before = snapshot(tree)
+    with pytest.raises(ConfigError, match=r"no feature has tests for Linux 5\.4"):
+        selftests.generate(tree, "5.4")
+    assert snapshot(tree) == before
+
+
+def test_a_write_that_fails_half_way_is_taken_back(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(tree)
+    real = Path.replace
+    done: list[str] = []
+
+    def failing(self: Path, target: str | os.PathLike[str]) -> Path:
+        if len(done) == 4:
+            raise OSError(28, "No space left on device")
+        done.append(str(target))
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(SourceError, match=r"nothing was written: .*No space"):
+        selftests.generate(tree, "6.12")
+    assert len(done) == 4
+    assert snapshot(tree) == before
+
+
+def test_a_bad_template_changes_nothing(tree: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "templates"
+    shutil.copytree(selftests.templates(), folder)
+    template = folder / "net/msg_ntcopy.c.j2"
+    template.write_text(template.read_text() + "\nTEST_F(covered, unheard_of)\n{\n}\n")
+    before = snapshot(tree)
+    with pytest.raises(ConfigError, match=r"covered\.unheard_of is in the template only"):
+        selftests.generate(tree, "6.12", folder=folder)
+    assert snapshot(tree) == before
+
+
+def test_two_programs_of_one_name_are_refused(tree: Path) -> None:
+    twice = [f for f in load_features() if f.programs] * 2
+    with pytest.raises(ConfigError, match="net has a program msg_ntcopy already"):
+        selftests.generate(tree, "6.12", features=twice)
+
+
+def test_manifest_has_every_case_of_the_data(tree: Path) -> None:
+    report = selftests.generate(tree, "6.12")
+    assert report.manifests == (selftests.manifest_path(tree, "net"),)
+    manifest = selftests.load_manifest(report.manifests[0])
+    assert (manifest.kernel, manifest.target) == ("6.12", "net")
+    programs = {p.name: p for f in load_features() for p in f.programs}
+    for program in manifest.programs:
+        assert tuple(c.name for c in program.cases) == programs[program.name].points()
+        assert all(c.about and c.timeout > 0 for c in program.cases)
+        assert program.sources[0] == f"{program.name}.c"
+        assert all((net(tree) / s).is_file() for s in program.sources)
+    # Like every dot file it is passed over by the kernel's top .gitignore.
+    assert report.manifests[0].name.startswith(".")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"format": 1}', '{"format": 1, "programs": 3}', '"text"', "\x00"],
+)
+def test_a_broken_manifest_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"m\.json: not a manifest"):
+        selftests.load_manifest(path)
+
+
+def test_manifest_of_another_format_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    with pytest.raises(ConfigError, match="no generated tests"):
+        selftests.load_manifest(path)
+    path.write_text(json.dumps({"format": 99}))
+    with pytest.raises(ConfigError, match="format 99, expected 1"):
+        selftests.load_manifest(path)
+
+
+def test_owned_paths_are_what_generate_writes(tree: Path) -> None:
+    assert selftests.owned_paths(tree) == set()
+    report = selftests.generate(tree, "6.12")
+    written = {str(p.relative_to(tree)) for p in report.written}
+    assert selftests.owned_paths(tree) == written
+
+
+def test_git_sees_only_what_a_posting_has(tree: Path) -> None:
+    (tree / ".gitignore").write_text(".*\n!.gitignore\n")
+
+    def git(*args: str) -> str:
+        argv = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *args]
+        return subprocess.run(argv, cwd=tree, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "base")
+    selftests.generate(tree, "6.12")
+    seen = {Path(line[3:]).name for line in git("status", "--porcelain", "-uall").splitlines()}
+    assert selftests.manifest_path(tree, "net").name not in seen
+    assert {"msg_ntcopy.c", "Makefile", ".gitignore", "config"} <= seen
+
+
+def toy(folder: Path, text: str, header: str = "#define ANSWER 42\n") -> ManifestProgram:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "toy.c").write_text(text)
+    (folder / "toy.h").write_text(header)
+    return ManifestProgram(
+        name="toy", feature="f", target="net", sources=("toy.c",), libs=(), cases=()
+    )
+
+
+TOY = '#include <stdio.h>\n#include "toy.h"\nint main(void) { printf("%d", ANSWER); }\n'
+
+
+def test_build_static_compiles_and_remembers(tmp_path: Path) -> None:
+    source, out = tmp_path / "net", tmp_path / "out"
+    program = toy(source, TOY)
+    made = selftests.build_static(program, source, out)
+    assert subprocess.run([made], capture_output=True, check=True).stdout == b"42"
+    assert (
+        b"INTERP"
+        not in subprocess.run(["readelf", "-lW", made], capture_output=True, check=True).stdout
+    )
+    stamp = made.stat().st_mtime_ns
+    assert selftests.build_static(program, source, out) == made
+    assert made.stat().st_mtime_ns == stamp
+    assert [p.name for p in out.iterdir()] == [made.name]
+
+
+def test_build_static_notices_a_changed_header(tmp_path: Path) -> None:
+    source, out = tmp_path / "net", tmp_path / "out"
+    first = selftests.build_static(toy(source, TOY), source, out)
+    program = toy(source, TOY, "#define ANSWER 43\n")
+    second = selftests.build_static(program, source, out)
+    assert first != second
+    assert subprocess.run([second], capture_output=True, check=True).stdout == b"43"
+
+
+def test_build_static_says_what_the_compiler_says(tmp_path: Path) -> None:
+    source = tmp_path / "net"
+    with pytest.raises(BuildError, match=r"toy does not compile: .*error: .*nonsense") as caught:
+        selftests.build_static(toy(source, "int main(void) { nonsense; }\n"), source, tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BuildError, match="generate the tests first"):
+        selftests.build_static(toy(source, TOY), tmp_path / "elsewhere", tmp_path)
+    with pytest.raises(ConfigError, match="no C compiler 'no-such-cc'"):
+        selftests.build_static(toy(source, TOY), source, tmp_path, cc="no-such-cc")
