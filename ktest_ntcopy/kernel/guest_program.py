@@ -55,10 +55,12 @@ def _compiler(cc: str) -> tuple[str, str]:
     return path, f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}"
 
 
-def compile_command(program: Compilable, source_dir: Path, out: Path, *, cc: str) -> list[str]:
-    """The command that makes the static program."""
-    source = source_dir / f"{program.name}.c"
-    return [cc, *FLAGS, f"-I{source_dir.parent}", "-o", str(out), str(source), *program.libs]
+def compile_command(program: Compilable, out: Path, *, cc: str = "gcc") -> list[str]:
+    """The command that makes the static program, run in the folder of its source.
+
+    Run there because assertions print the name of the source as it is given.
+    """
+    return [cc, *FLAGS, "-I..", "-o", str(out), f"{program.name}.c", *program.libs]
 
 
 def build_static(program: Compilable, source_dir: Path, out_dir: Path, *, cc: str = "gcc") -> Path:
@@ -84,7 +86,8 @@ def build_static(program: Compilable, source_dir: Path, out_dir: Path, *, cc: st
     with tempfile.TemporaryDirectory(dir=out_dir, prefix=f".{program.name}-") as scratch:
         made = Path(scratch) / program.name
         done = subprocess.run(
-            compile_command(program, source_dir, made, cc=compiler),
+            compile_command(program, made.absolute(), cc=compiler),
+            cwd=source_dir,
             capture_output=True,
             text=True,
             errors="replace",
