@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import selectors
@@ -12,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ktest_ntcopy.errors import MachineError
@@ -30,6 +31,8 @@ _GUARD = (
 #: Seconds until QEMU has connected to all sockets; it does so before it starts the guest.
 _CONNECT = 15.0
 _READ_SIZE = 1 << 18
+#: Bytes of console output that may wait for us.
+_CONSOLE_ROOM = 1 << 20
 #: Bytes of one line taken in one go; a flood must not starve the other lines.
 _READ_MAX = 4 << 20
 
@@ -45,6 +48,20 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
+def _read_all(read: Callable[[], bytes]) -> bytes:
+    """What there is now.  An end of file is nothing: the pidfd tells that QEMU ended."""
+    data = bytearray()
+    while len(data) < _READ_MAX:
+        try:
+            piece = read()
+        except OSError:
+            break
+        if not piece:
+            break
+        data += piece
+    return bytes(data)
+
+
 class Hypervisor:
     """One QEMU.  Not thread safe; nothing happens unless :meth:`pump` is called."""
 
@@ -56,7 +73,7 @@ class Hypervisor:
         self._outgoing = bytearray()
         self._decoder = Decoder(token)
         self._control: socket.socket | None = None
-        self._console_socket: socket.socket | None = None
+        self._console_fd = -1
         self._selector = selectors.DefaultSelector()
         self.pid = 0
         self.gone = False
@@ -71,19 +88,31 @@ class Hypervisor:
     # Starting
 
     def _start(self, arguments: Sequence[str]) -> None:
-        wanted = [self._layout.monitor, self._layout.console, self._layout.control]
+        self._open_console()
         with contextlib.ExitStack() as stack:
+            wanted = (self._layout.monitor, self._layout.control)
             listeners = [stack.enter_context(_listen(path)) for path in wanted]
             self._spawn(arguments)
-            monitor, console, control = self._accept(listeners)
+            monitor, self._control = self._accept(listeners)
         self.qmp = Qmp(monitor)
-        self._console_socket, self._control = console, control
-        for sock in (console, control):
-            sock.setblocking(False)
-        for line in (monitor, console, control, self._pidfd):
+        self._control.setblocking(False)
+        for line in (monitor, self._console_fd, self._control, self._pidfd):
             self._selector.register(line, selectors.EVENT_READ)
         with contextlib.suppress(QmpError):  # gone already: pump() will find out
             self.qmp.send("qmp_capabilities")
+
+    def _open_console(self) -> None:
+        """Make the pair of pipes that QEMU takes for a serial line, and open ours.
+
+        QEMU writes single bytes.  In a socket each takes the room of hundreds, and when
+        there is no more the guest drops what it prints; a pipe packs them.
+        """
+        base = str(self._layout.console)
+        for suffix in (".in", ".out"):
+            os.mkfifo(base + suffix, 0o600)
+        self._console_fd = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # more than the system's limit for this user
+            fcntl.fcntl(self._console_fd, fcntl.F_SETPIPE_SZ, _CONSOLE_ROOM)
 
     def _spawn(self, arguments: Sequence[str]) -> None:
         leash = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
@@ -147,7 +176,9 @@ class Hypervisor:
         self.qmp.pump()
         if self.qmp.closed and self.qmp in self._selector.get_map():
             self._selector.unregister(self.qmp)
-        messages = list(self._decoder.feed(self._read(self._control)))
+        control = self._control
+        data = _read_all(lambda: control.recv(_READ_SIZE))
+        messages = list(self._decoder.feed(data))
         if ended or any(isinstance(m, Exit) for m in messages):
             self._read_console()
         if ended:
@@ -178,25 +209,9 @@ class Hypervisor:
         del self._outgoing[:sent]
 
     def _read_console(self) -> None:
-        if self._console_socket is not None and (data := self._read(self._console_socket)):
+        data = _read_all(lambda: os.read(self._console_fd, _READ_SIZE))
+        if data:
             self.console.feed(data, time.monotonic())
-
-    def _read(self, sock: socket.socket) -> bytes:
-        data = bytearray()
-        while len(data) < _READ_MAX:
-            try:
-                piece = sock.recv(_READ_SIZE)
-            except BlockingIOError:
-                break
-            except OSError:
-                piece = b""
-            if not piece:
-                # Closed: it would be ready for ever.  The end comes from the pidfd.
-                if sock in self._selector.get_map() and sock is not self._control:
-                    self._selector.unregister(sock)
-                break
-            data += piece
-        return bytes(data)
 
     # Ending
 
@@ -255,10 +270,10 @@ class Hypervisor:
         self._selector.close()
         if self.qmp is not None:
             self.qmp.close()
-        for sock in (self._control, self._console_socket):
-            if sock is not None:
-                sock.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self._control is not None:
+            self._control.close()
+        for fd in (self._pidfd, self._console_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._pidfd = self._console_fd = -1
         self.console.close()

@@ -42,7 +42,7 @@ REFERENCE_COMPUTE = 0.00017
 REFERENCE_KERNEL = 0.00020
 #: A boot that takes longer than this, in seconds, means a slow machine whatever they say.
 REFERENCE_BOOT = 3.0
-SLOWDOWN_MAX = 50.0
+SLOWDOWN_MAX = 30.0
 #: Emulation is slower by at least this; needed before a guest has measured itself.
 _TCG_BOOT = 2.0
 #: Seconds a panicked guest has to reset itself.

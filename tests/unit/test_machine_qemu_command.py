@@ -108,7 +108,7 @@ def test_arguments() -> None:
         (0.00068, 0.0002, 1.0, 4.0),
         (0.00017, 0.0012, 1.0, 6.0),
         (0.00017, 0.0002, 15.0, 5.0),
-        (10.0, 10.0, 10.0, 50.0),
+        (10.0, 10.0, 10.0, 30.0),
     ],
 )
 def test_slowdown(compute: float, kernel: float, boot: float, expected: float) -> None:
