@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -46,8 +45,12 @@ class Book:
         self._settled: set[str] = set()  # node ids of our items that have their verdict
         self._summary: list[str] = []
 
-    def open(self, command: Sequence[str]) -> None:
-        """Start the journal, or join it.  Raises pytest.UsageError if it cannot be written."""
+    def open(self, arguments: Sequence[str]) -> None:
+        """Start the journal, or join it.
+
+        ``arguments`` is what pytest was called with.  Raises pytest.UsageError if it
+        cannot be written.
+        """
         options = self._options
         try:
             if not self._controls:
@@ -62,7 +65,7 @@ class Book:
                 Header(
                     run=uuid.uuid4().hex,
                     tool=__version__,
-                    command=tuple(command),
+                    command=("pytest", *arguments),
                     start=time.time(),
                     kernel=str(kernel.path),
                     release=kernel.release,
@@ -151,11 +154,10 @@ class Book:
         if notice := run.header.properties.get("machine.notice"):
             lines.append(notice)
         lines.append(", ".join(f"{n} {name}" for name, n in sorted(counts.items())) or "no case")
-        lines += [
-            f"{c.classname} {c.case}: {c.message}"
-            for c in cases
-            if c.cause is Cause.NOT_RUN or c.message.startswith(AFTERMATH)
-        ][:_LINES]
+        if left := sum(c.cause is Cause.NOT_RUN for c in cases):
+            lines.append(f"{left} of the planned cases did not run")
+        late = [c for c in cases if c.message.startswith(AFTERMATH)]
+        lines += [f"{c.classname} {c.case}: {c.message}" for c in late[:_LINES]]
         lines += [f"journal: {problem}" for problem in run.problems[:_LINES]]
         if options.junit:
             try:
@@ -211,8 +213,3 @@ def commit_of(tree: Path | None) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def typed() -> tuple[str, ...]:
-    """What was typed to start this process."""
-    return ("pytest", *sys.argv[1:])

@@ -15,6 +15,7 @@ from ktest_ntcopy.features.model import Case, Expectation, Feature, Program, loa
 from ktest_ntcopy.naming import case_name, expectation_name
 from ktest_ntcopy.results.model import Result, Status
 from ktest_ntcopy.running import Running, running
+from ktest_ntcopy.waiting import Waiting
 
 _DETAIL_LINES = 40  # of a test's output on the terminal; reports hold all of it
 _CONSOLE_LINES = 30
@@ -124,7 +125,11 @@ class CaseItem(Item):
 
     def setup(self) -> None:
         """Have a machine ready: its failure is an error of the set-up, not of the case."""
-        if failed := self.run.session.prepare(self.program, self.point, nodeid=self.nodeid):
+        session = self.run.session
+        what = "a machine boots" if session.boots_next else ""
+        with Waiting(self.config, what):
+            failed = session.prepare(self.program, self.point, nodeid=self.nodeid)
+        if failed:
             self.settle(failed)
 
     def runtest(self) -> None:

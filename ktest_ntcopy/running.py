@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ktest_ntcopy.book import Book, typed
+from ktest_ntcopy.book import Book
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import Expectation, Feature, load_features
 from ktest_ntcopy.image.expectations import Found, Image, feature_present
@@ -177,7 +177,7 @@ class Running:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         if not self.config.option.collectonly:
-            self.book.open(typed())
+            self.book.open([str(a) for a in self.config.invocation_params.args])
 
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
@@ -225,6 +225,8 @@ class Running:
         try:
             if problem := self.options.kernel.boot_problem:
                 raise ConfigError(problem)
+            # Read now: a damaged symbol table is to be said before the first test.
+            _ = self.required
             with Waiting(self.config, "compiling the test programs"):
                 self.programs.build(self.options.kernel)
             # Made, not booted: a host that can run no machine is found out now.

@@ -72,6 +72,11 @@ class Session:
         self._failures: list[KtestError] = []
         self._last: Case | None = None
 
+    @property
+    def boots_next(self) -> bool:
+        """True if the next command has to wait for a machine to boot."""
+        return self._machine is None and len(self._failures) < BOOT_ATTEMPTS
+
     def machine(self) -> Machine:
         """The living machine of this process, booted if there is none.
 
