@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.features.table import Table
 
 _HERE = Path(__file__).parent
 
@@ -136,52 +137,153 @@ class Feature:
         )
 
 
-def _fixture(data: Mapping[str, Any]) -> Fixture:
-    return Fixture(
-        name=data["name"],
-        variants=tuple(
-            Variant(name=name, fields={k: str(v) for k, v in fields.items()})
-            for name, fields in data["variants"].items()
-        ),
-        cases=tuple(Case(**case) for case in data["cases"]),
+# Names that become C identifiers, parts of node ids and file names.
+_WORD = "[A-Za-z][A-Za-z0-9_]*"
+_VERSION = "[0-9]+[.][0-9]+"
+_KINDS = ("symbol", "member", "enumerator", "config")
+
+
+def _variant(name: str, fields: Any, table: Table) -> Variant:
+    if not isinstance(fields, dict):
+        table.fail(f"'{name}' is not a table")
+    return Variant(name=name, fields={str(k): str(v) for k, v in fields.items()})
+
+
+def _case(table: Table, variants: tuple[str, ...]) -> Case:
+    skip = {}
+    skipped = table.table("skip", {})
+    for variant, why in skipped.items(_WORD):
+        if variant not in variants:
+            skipped.fail(f"there is no variant '{variant}'")
+        skip[variant] = str(why)
+    case = Case(
+        name=table.name("name", _WORD),
+        about=table.text("about"),
+        timeout=table.take("timeout", int, 0),
+        skip=skip,
     )
+    if case.timeout < 0:
+        table.fail("'timeout' is negative")
+    table.end()
+    return case
 
 
-def _program(data: Mapping[str, Any]) -> Program:
-    rest = {k: v for k, v in data.items() if k not in ("fixture", "libs")}
-    return Program(
-        **rest,
-        libs=tuple(data.get("libs", ())),
-        fixtures=tuple(_fixture(f) for f in data["fixture"]),
+def _fixture(table: Table) -> Fixture:
+    listed = table.table("variants")
+    variants = tuple(_variant(n, f, listed) for n, f in listed.items(_WORD))
+    names = tuple(v.name for v in variants)
+    fixture = Fixture(
+        name=table.name("name", _WORD),
+        variants=variants,
+        cases=tuple(_case(t, names) for t in table.tables("cases")),
     )
+    if not fixture.variants or not fixture.cases:
+        table.fail("a fixture needs variants and cases")
+    table.unique(tuple(c.name for c in fixture.cases), "cases")
+    table.end()
+    return fixture
 
 
-def _expectation(data: Mapping[str, Any]) -> Expectation:
-    lists = {k: tuple(data[k]) for k in ("versions", "arches") if k in data}
-    return Expectation(**{**data, **lists})
+def _program(table: Table) -> Program:
+    program = Program(
+        name=table.name("name", _WORD),
+        target=table.name("target", "[A-Za-z0-9_/-]+"),
+        template=table.text("template"),
+        timeout=table.take("timeout", int),
+        libs=table.texts("libs"),
+        fixtures=tuple(_fixture(t) for t in table.tables("fixture")),
+    )
+    if program.timeout <= 0:
+        table.fail("'timeout' is not positive")
+    if not program.fixtures:
+        table.fail("a program needs fixtures")
+    table.unique(tuple(f.name for f in program.fixtures), "fixtures")
+    table.end()
+    return program
+
+
+def _expectation(table: Table) -> Expectation:
+    expectation = Expectation(
+        kind=table.choice("kind", _KINDS),
+        name=table.name("name", f"{_WORD}([.]{_WORD})*|_[A-Za-z0-9_]+"),
+        why=table.text("why"),
+        versions=table.texts("versions"),
+        arches=table.texts("arches"),
+        marker=table.take("marker", bool, False),
+    )
+    if (expectation.kind == "member") != ("." in expectation.name):
+        table.fail(f"'name' is {expectation.name!r}; a member, and nothing else, has a dot")
+    table.end()
+    return expectation
+
+
+def _option(table: Table, *, selftest: bool) -> KconfigOption:
+    option = KconfigOption(
+        name=table.name("name", "CONFIG_[A-Z0-9a-z_]+"),
+        value=table.text("value", "y"),
+        why=table.text("why"),
+        selftest=table.take("selftest", bool, selftest),
+    )
+    table.end()
+    return option
+
+
+def _define(table: Table) -> Define:
+    define = Define(
+        name=table.name("name", _WORD),
+        value=table.take("value", int),
+        comment=table.text("comment", ""),
+    )
+    table.end()
+    return define
+
+
+def _support(version: str, data: Any, table: Table, file: str) -> Support:
+    if not isinstance(data, dict):
+        table.fail(f"'{version}' is not a table")
+    entry = Table(data, file, f"kernel.{version}")
+    support = Support(
+        version=version,
+        state=entry.choice("state", ("series", "upstream")),
+        series=entry.text("series", ""),
+    )
+    if (support.state == "series") != bool(support.series):
+        entry.fail("'series' names the folder of our patches, and nothing else does")
+    entry.end()
+    return support
+
+
+def _read(path: Path) -> Table:
+    try:
+        return Table(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except OSError as err:
+        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
+    except ValueError as err:  # no TOML, or no UTF-8
+        raise ConfigError(f"{path}: {str(err).splitlines()[0]}") from err
 
 
 def load_feature(path: Path) -> Feature:
-    """Read one feature file.  Raises ConfigError naming the file and the fault."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Feature(
-            name=data["name"],
-            title=data["title"],
-            summary=data["summary"],
-            seed=data["seed"],
-            path=path,
-            support={v: Support(version=v, **s) for v, s in data["kernel"].items()},
-            defines=tuple(Define(**d) for d in data.get("define", ())),
-            expectations=tuple(_expectation(e) for e in data.get("expect", ())),
-            kconfig=tuple(KconfigOption(**k) for k in data.get("kconfig", ())),
-            programs=tuple(_program(p) for p in data.get("program", ())),
-            published=data.get("published", {}),
-        )
-    except KeyError as err:
-        raise ConfigError(f"{path}: key {err} is missing") from err
-    except (TypeError, tomllib.TOMLDecodeError, OSError) as err:
-        raise ConfigError(f"{path}: {err}") from err
+    """Read one feature file.  Raises ConfigError naming the file, the place and the fault."""
+    table = _read(path)
+    kernels = table.table("kernel")
+    feature = Feature(
+        name=table.name("name", _WORD),
+        title=table.text("title"),
+        summary=table.text("summary"),
+        seed=table.text("seed"),
+        path=path,
+        support={v: _support(v, d, kernels, str(path)) for v, d in kernels.items(_VERSION)},
+        defines=tuple(_define(t) for t in table.tables("define")),
+        expectations=tuple(_expectation(t) for t in table.tables("expect")),
+        kconfig=tuple(_option(t, selftest=True) for t in table.tables("kconfig")),
+        programs=tuple(_program(t) for t in table.tables("program")),
+        published=table.table("published", {}).raw(),
+    )
+    table.unique(tuple(p.name for p in feature.programs), "programs")
+    table.unique(tuple(f"{e.kind} {e.name}" for e in feature.expectations), "expectations")
+    table.unique(tuple(k.name for k in feature.kconfig), "options")
+    table.end()
+    return feature
 
 
 @cache
@@ -193,8 +295,8 @@ def load_features() -> tuple[Feature, ...]:
 @cache
 def guest_kconfig() -> tuple[KconfigOption, ...]:
     """Options without which no guest boots or reports, from ``guest.toml``."""
-    data = tomllib.loads((_HERE / "guest.toml").read_text(encoding="utf-8"))
-    return tuple(KconfigOption(**{"selftest": False, **k}) for k in data["kconfig"])
+    table = _read(_HERE / "guest.toml")
+    return tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
 
 
 def kconfig() -> tuple[KconfigOption, ...]:
