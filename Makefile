@@ -4,8 +4,9 @@
 
 PYTHON := .venv/bin/python
 REPORTS := reports
-# The kernel that integration tests boot; built if need be.
+# The kernels that integration tests boot, with the series and without; built if need be.
 KERNEL = $(shell $(PYTHON) -m ktest_ntcopy build)
+UNPATCHED = $(shell $(PYTHON) -m ktest_ntcopy build --unpatched)
 
 .PHONY: help run test setup setup-run lint unit integration series bench docs clean
 
@@ -43,7 +44,7 @@ series:
 	$(PYTHON) -m ktest_ntcopy check-series --cross
 
 integration:
-	KTEST_KERNEL='$(KERNEL)' $(PYTHON) -m pytest -q -n auto tests/integration
+	KTEST_KERNEL='$(KERNEL)' KTEST_KERNEL_UNPATCHED='$(UNPATCHED)' $(PYTHON) -m pytest -q -n auto tests/integration
 
 bench: setup
 	$(PYTHON) -m ktest_ntcopy.bench

@@ -43,14 +43,15 @@ def _apply(args: argparse.Namespace) -> int:
     return _generate(args)
 
 
-def _prepare(version: str) -> tuple[Path, Path]:
-    """Prepared tree and its build folder, both in the cache and up to date."""
+def prepare(version: str, *, patched: bool = True) -> tuple[Path, Path]:
+    """Tree and vmlinux, both in the cache and up to date."""
     from ktest_ntcopy.features.model import kconfig
     from ktest_ntcopy.kernel import build, source
     from ktest_ntcopy.kernel.kconfig import render
     from ktest_ntcopy.paths import cache_root
 
-    tree = source.prepare(version, _say)
+    make_tree = source.prepare if patched else source.unpatched
+    tree = make_tree(version, _say)
     out = cache_root() / "builds" / tree.path.name
     built = build.build(tree, out, render(kconfig()), _say)
     _say(
@@ -69,12 +70,12 @@ def _fetch(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    print(_prepare(args.version)[1])
+    print(prepare(args.version, patched=not args.unpatched)[1])
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
-    tree, vmlinux = _prepare(args.version)
+    tree, vmlinux = prepare(args.version)
     args.junitxml.parent.mkdir(parents=True, exist_ok=True)
     workers = ["-n", args.workers] if args.workers != "0" else []
     argv = ["-m", "pytest", f"--kernel={vmlinux}", f"--ktest-tree={tree}", "-q", *workers]
@@ -164,7 +165,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
 
     takes_version(command("fetch", _fetch, "obtain source, apply the series, generate the tests"))
-    takes_version(command("build", _build, "the same, then configure and compile; prints vmlinux"))
+    build = command("build", _build, "the same, then configure and compile; prints vmlinux")
+    takes_version(build)
+    build.add_argument("--unpatched", action="store_true", help="without the series")
     takes_tree(command("apply", _apply, "apply the series to a tree and generate the tests"))
     takes_tree(command("generate", _generate, "write the C kselftests into a tree"))
 

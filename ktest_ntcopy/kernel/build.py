@@ -63,7 +63,7 @@ def _unchanged(out: Path, stamp: dict[str, str]) -> bool:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):
         return False
-    return bool(have == {**stamp, "vmlinux": found})
+    return bool({**have, "seconds": ""} == {**stamp, "vmlinux": found, "seconds": ""})
 
 
 def first_error(log: Path) -> str:
@@ -100,5 +100,6 @@ def build(tree: Tree, out: Path, fragment: str, notify: Notify) -> Build:
             raise BuildError(f"Linux {tree.release} does not build: {first_error(log)}; see {log}")
         with result.vmlinux.open("rb") as file:
             stamp["vmlinux"] = hashlib.file_digest(file, "sha256").hexdigest()
+        stamp["seconds"] = f"{time.monotonic() - start:.1f}"
         (out / STAMP).write_text(json.dumps(stamp), encoding="utf-8")
-        return Build(out, result.vmlinux, result.config, time.monotonic() - start)
+        return Build(out, result.vmlinux, result.config, float(stamp["seconds"]))

@@ -160,6 +160,12 @@ def pristine(version: str, suffix: str, notify: Notify) -> tree.Tree:
     return tree.recognise(path)
 
 
+def unpatched(version: str, notify: Notify) -> tree.Tree:
+    """An unpatched tree to build from: what the series is compared with."""
+    with locked(cache_root() / "trees" / f"{source_package(version)}-unpatched", notify):
+        return pristine(version, "unpatched", notify)
+
+
 def prepare(version: str, notify: Notify) -> tree.Tree:
     """A tree in the cache with the series applied and the selftests generated.
 

@@ -51,6 +51,8 @@ class Run:
         self._hang = hang_limit(slowdown)
         self._grace = _GRACE + slowdown
         self._pid = 0
+        self._started = 0.0  # guest clock
+        self._guest_seconds = 0.0
         self._output: list[Chunk] = []
         self._pings = 0
         self._window = hypervisor.console.restart()
@@ -92,9 +94,11 @@ class Run:
         match message:
             case channel.Started(id=self._number):
                 self._pid = message.pid
+                self._started = message.time
             case channel.Output(id=self._number):
                 self._output.append(Chunk(message.time, message.data))
             case channel.Exit(id=self._number):
+                self._guest_seconds = message.time - self._started if self._started else 0.0
                 return self._over(message)
         return None
 
@@ -183,6 +187,7 @@ class Run:
             console=self._window.lines(),
             start=self._wall,
             duration=time.monotonic() - self._start,
+            guest_seconds=self._guest_seconds,
             limit=self._limit,
             detail=detail,
         )

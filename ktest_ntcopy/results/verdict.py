@@ -354,6 +354,8 @@ def _properties(
         properties["signal"] = signal_name(outcome.signal)
     if outcome.detail:
         properties["end.detail"] = one_line(outcome.detail)
+    if outcome.guest_seconds:
+        properties["guest.seconds"] = f"{outcome.guest_seconds:.6f}"
     if outcome.limit:
         properties["limit"] = f"{outcome.limit:.4g}"
     if len(points) == 1 and points[0].directive is not Directive.NONE:

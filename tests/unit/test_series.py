@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kernel_trees import SOCKET, changed, make_series, make_tree
+from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import gates, series, tree

@@ -11,7 +11,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from kernel_trees import SOCKET, changed, make_series, make_tree
+from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import selftests, series, source
@@ -45,7 +45,7 @@ class Mirror:
         subprocess.run(["tar", "-cJf", tar, "-C", tree.parent, tree.name], check=True)
         shutil.rmtree(tree.parent)
         self.deb = self.root / f"linux-source-6.12_{version}_all.deb"
-        argv = ["dpkg-deb", "-Znone", "--root-owner-group", "-b", package, self.deb]
+        argv = ["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(package), str(self.deb)]
         subprocess.run(argv, check=True, capture_output=True)
         self.script("apt-cache", f"echo '  Candidate: {version}'")
         self.script("apt-get", f"echo fetch >>{self.root}/fetched; cp {self.deb} .")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernel_trees import SOCKET, changed, git, make_series, make_tree
+from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 from ktest_ntcopy.errors import PatchError, SourceError
 from ktest_ntcopy.kernel import selftests, series, tree
