@@ -67,7 +67,7 @@ def _store(entry: Path, body: bytes) -> None:
 def _compile(compiler: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="ktest-agent-") as scratch:
         out = Path(scratch) / "agent"
-        command = [compiler, *_FLAGS, "-o", str(out), str(_SOURCES / "agent.c")]
+        command = [compiler, *_FLAGS, "-o", str(out), *map(str, sorted(_SOURCES.glob("*.c")))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not out.is_file():
             lines = done.stderr.strip().splitlines() or ["no message"]

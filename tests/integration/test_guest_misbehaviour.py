@@ -273,3 +273,15 @@ def test_signal(guests: Guests, number: signal.Signals) -> None:
     assert outcome.detail == f"ended by {number.name}"
     assert outcome.exit_code is None
     assert machine.alive
+
+
+def test_state_of_the_kernel_does_not_outlive_its_command(guests: Guests) -> None:
+    machine = guests.machine
+    outcome = guests.run("leftovers", timeout=0.5)
+    assert outcome.end is End.TIMEOUT
+    assert "ktest_left vfs_read" in outcome.text
+    look = machine.run(Command(argv=("leftovers", "look")))
+    lines = look.text.split("\n")
+    assert lines[0] == "kprobe_events: "
+    assert lines[1].startswith("printk: 7\t")
+    assert "lo: up" in lines
