@@ -21,6 +21,7 @@ from ktest_ntcopy.machine.agent_build import agent_program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
     Command,
+    ConsoleLine,
     MachineInfo,
     MachineSpec,
     Outcome,
@@ -114,6 +115,7 @@ class QemuMachine:
         self._info: MachineInfo | None = None
         self._token = 0
         self._number = 0
+        self._boot_console: tuple[ConsoleLine, ...] = ()
         self._ended = "it was never booted"
         self._scratch: Path | None = None
         self._folder: Path | None = None
@@ -137,6 +139,11 @@ class QemuMachine:
         if hypervisor.gone:
             self._ended = self._cause_of_idle_end(hypervisor)
         return not self._ended
+
+    @property
+    def boot_console(self) -> tuple[ConsoleLine, ...]:
+        """What the console said until the guest was ready."""
+        return self._boot_console
 
     @property
     def folder(self) -> Path | None:
@@ -177,6 +184,7 @@ class QemuMachine:
             self.close()
             raise
         self._ended = ""
+        self._boot_console = self.hypervisor.console.window.lines()
         return self._info
 
     def run(self, command: Command) -> Outcome:
@@ -210,7 +218,13 @@ class QemuMachine:
             name=Path(command.argv[0]).name,
             slowdown=self._info.slowdown,
         )
-        outcome = run.wait()
+        try:
+            outcome = run.wait()
+        except BaseException:
+            # Interrupted: the command may still run, and nobody would read what it prints.
+            self._ended = "a command was interrupted"
+            self._hypervisor.close()
+            raise
         if outcome.end in FATAL_ENDS:
             self._ended = outcome.detail
             self._hypervisor.close()

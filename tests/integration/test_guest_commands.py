@@ -10,6 +10,7 @@ import time
 import pytest
 
 from ktest_ntcopy.machine.base import Command, End
+from ktest_ntcopy.machine.channel import Message
 
 from .conftest import Guests
 
@@ -65,10 +66,14 @@ def test_facts(guests: Guests) -> None:
 
 def test_output_has_the_kernels_clock(guests: Guests) -> None:
     """A line written into the kernel log and one to stdout get nearly the same stamp."""
-    outcome = guests.run("kmsg", "1")
-    line = next(line.text for line in outcome.console if "flood line 0" in line.text)
-    stamp = float(line.split("[")[1].split("]")[0])
-    assert outcome.output[0].time == pytest.approx(stamp, abs=0.1)
+    apart = []
+    for _ in range(10):
+        outcome = guests.run("kmsg", "1")
+        line = next(line.text for line in outcome.console if "flood line 0" in line.text)
+        stamp = float(line.split("[")[1].split("]")[0])
+        apart.append(outcome.output[0].time - stamp)
+    # Never before the line that came first; work on this host only adds to the rest.
+    assert -0.001 < min(apart) < 0.05
 
 
 def test_overhead_of_a_command(guests: Guests) -> None:
@@ -92,3 +97,29 @@ def test_machine_leaves_nothing_behind(guests: Guests) -> None:
         os.kill(pid, 0)
     assert machine.folder is not None
     assert sorted(p.name for p in machine.folder.iterdir()) == ["console.log", "qemu.log"]
+
+
+def test_interrupted_command(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle: the machine is not used again, and its process is gone."""
+    machine = guests.machine
+    pid = machine.hypervisor.pid
+
+    pump = machine.hypervisor.pump
+
+    def interrupt_later(timeout: float) -> list[Message]:
+        if timeout:
+            raise KeyboardInterrupt
+        return pump(timeout)
+
+    monkeypatch.setattr(machine.hypervisor, "pump", interrupt_later)
+    with pytest.raises(KeyboardInterrupt):
+        machine.run(Command(argv=("spin",)))
+    assert not machine.alive
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_console_of_the_boot(guests: Guests) -> None:
+    texts = [line.text for line in guests.machine.boot_console]
+    assert any("Linux version " in text for text in texts)
+    assert any("Run /init as init process" in text for text in texts)
