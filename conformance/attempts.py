@@ -20,6 +20,8 @@ from conformance.sockets import Calls, ControlMessage, Message, Segment
 #: go on after a call that failed; and MPTCP keeps what a call took before a fault until
 #: something else is sent (seen in 6.12 and 6.18), so that without it nothing would arrive.
 _MARKER = b"conformance: this is the last"
+#: EOPNOTSUPP has two names in Python, and the other one comes first.
+_NAMES = {**errno.errorcode, errno.EOPNOTSUPP: "EOPNOTSUPP"}
 _P = ParamSpec("_P")
 _RECEIVE = 1 << 20  # bytes per call, more than any record has
 
@@ -98,7 +100,7 @@ def outcome(call: Callable[_P, int], *args: _P.args, **kwargs: _P.kwargs) -> int
     try:
         return call(*args, **kwargs)
     except OSError as err:
-        return errno.errorcode.get(err.errno or 0, str(err.errno))
+        return _NAMES.get(err.errno or 0, str(err.errno))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ class Attempt:
         The calls are made in a thread of their own: a thread's first send finds no
         leftover page fragment, so what a fault cuts off does not depend on history.
         """
-        with self.protocol.pair() as (here, there):
+        with self.protocol.pair(calls) as (here, there):
             if self.prepare:
                 self.prepare(here, there)
             called = threading.Event()
@@ -181,7 +183,11 @@ class Attempt:
                     f"nothing came for {PATIENCE} s"
                 ) from None
             control += map(_take_descriptors, got.control)
-            if got.data == (b"" if self.protocol.stream else _MARKER):
+            if self.protocol.stream and not got.data:
+                break
+            if not self.protocol.stream and got.data.endswith(_MARKER):
+                # AF_VSOCK ends no record that it took only a part of.
+                parts += filter(None, [got.data.removesuffix(_MARKER)])
                 break
             parts.append(got.data)
         return (b"".join(parts),) if self.protocol.stream else tuple(parts), tuple(control)
@@ -204,11 +210,13 @@ def _take_descriptors(message: ControlMessage) -> ControlMessage:
     return kept
 
 
-def one_call(
-    calls: Calls, sender: Sender, segments: Sequence[Segment], extra: int = 0
+def each_call(
+    calls: Calls, sender: Sender, *batches: Sequence[Segment], extra: int = 0
 ) -> Callable[[int, int], Sequence[int | str]]:
-    """For :attr:`Attempt.act`: one call with these segments."""
-    return lambda fd, flags: (outcome(sender, calls, fd, segments, flags | extra),)
+    """For :attr:`Attempt.act`: one call after the other, each with its segments."""
+    return lambda fd, flags: [
+        outcome(sender, calls, fd, segments, flags | extra) for segments in batches
+    ]
 
 
 def fill(

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from conformance.sockets import Calls, Segment
+
 #: Seconds after which a blocking call gives up with EAGAIN: a kernel that loses
 #: bytes must not hang the tests.  Set as a socket option, because Python's own
 #: time-outs make the socket non-blocking.
@@ -35,6 +37,8 @@ class Protocol:
     number: int = 0
     can_fill: bool = True  #: a sender is stopped when nobody receives
     exact: bool = True  #: how much it takes until then does not depend on timing
+    #: Names of the errors that say that a payload cannot be read.
+    fault: frozenset[str] = frozenset({"EFAULT"})
     lacking: Mapping[int, str] = field(default_factory=dict, hash=False)  #: errno -> what it means
 
     @property
@@ -43,7 +47,7 @@ class Protocol:
         return self.type is socket.SOCK_STREAM
 
     @contextlib.contextmanager
-    def pair(self) -> Iterator[tuple[socket.socket, socket.socket]]:
+    def pair(self, calls: Calls) -> Iterator[tuple[socket.socket, socket.socket]]:
         """Two connected sockets.  Raises Lacking, or OSError for what has no known reason."""
         with contextlib.ExitStack() as stack:
             try:
@@ -53,9 +57,11 @@ class Protocol:
                     raise
                 said = errno.errorcode.get(err.errno, str(err.errno))
                 raise Lacking(f"{self.name}: {self.lacking[err.errno]} ({said})") from err
+            # Python sets options of AF_VSOCK sockets only to numbers.
+            limit = Segment.of(struct.pack("@ll", PATIENCE, 0))
             for end in ends:
                 for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                    end.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", PATIENCE, 0))
+                    calls.setsockopt(end.fileno(), socket.SOL_SOCKET, option, limit)
             yield ends
 
     def _socket(self, stack: contextlib.ExitStack) -> socket.socket:
@@ -99,6 +105,8 @@ _VSOCK = {
     errno.EADDRNOTAVAIL: "CONFIG_VSOCKETS_LOOPBACK is not set",
     errno.ENODEV: "CONFIG_VSOCKETS_LOOPBACK is not set",
 }
+#: Up to some version, AF_VSOCK takes every failure to make a packet for lack of memory.
+_VSOCK_FAULT = frozenset({"EFAULT", "ENOMEM"})
 
 
 def _over_ip(shape: Protocol, *, absent4: str, absent6: str) -> tuple[Protocol, Protocol]:
@@ -173,12 +181,14 @@ PROTOCOLS: tuple[Protocol, ...] = (
         name="vsock_stream",
         family=socket.AF_VSOCK,
         type=socket.SOCK_STREAM,
+        fault=_VSOCK_FAULT,
         lacking=_VSOCK,
     ),
     Protocol(
         name="vsock_seqpacket",
         family=socket.AF_VSOCK,
         type=socket.SOCK_SEQPACKET,
+        fault=_VSOCK_FAULT,
         lacking=_VSOCK,
     ),
 )
