@@ -111,7 +111,7 @@ def _say_once(notify: Callable[[str], None], text: str) -> None:
 
 
 def boot_with_best(
-    boot: Callable[[str], _T],
+    boot: Callable[[str, float | None], _T],
     *,
     key: str,
     verdicts: Verdicts,
@@ -120,12 +120,13 @@ def boot_with_best(
 ) -> _T:
     """Boot under KVM if that works here, else under TCG; return what ``boot`` returns.
 
-    ``boot`` takes "kvm" or "tcg" and raises KtestError if the guest does not
-    report back.  KVM is blamed only if the same kernel then boots under TCG.
+    ``boot`` takes "kvm" or "tcg" and the seconds the guest has to report back, None
+    for the usual; it raises KtestError if the guest does not.  KVM is blamed only
+    if the same kernel then boots under TCG.
     """
     if why := problem():
         _say_once(notify, f"KVM is not used ({why}): guests are emulated, which is slower")
-        return boot("tcg")
+        return boot("tcg", None)
     verdict = verdicts.load(key)
     if verdict is None:
         with verdicts.lock(key):
@@ -138,28 +139,28 @@ def boot_with_best(
             f"KVM is not used ({verdict.reason}; found earlier, remove {verdicts.path(key)} "
             "to try again): guests are emulated, which is slower",
         )
-        return boot("tcg")
+        return boot("tcg", None)
     try:
-        return boot("kvm")
+        return boot("kvm", None)
     except KtestError:
         # The verdict may be out of date.  Only a guest that boots otherwise proves that.
-        result = boot("tcg")
+        result = boot("tcg", None)
         verdicts.path(key).unlink(missing_ok=True)
         return result
 
 
 def _probe(
-    boot: Callable[[str], _T],
+    boot: Callable[[str, float | None], _T],
     *,
     key: str,
     verdicts: Verdicts,
     notify: Callable[[str], None],
 ) -> _T:
     try:
-        result = boot("kvm")
+        result = boot("kvm", PROBE_LIMIT)
     except KtestError as err:
         reason = str(err).splitlines()[0]
-        result = boot("tcg")
+        result = boot("tcg", None)
         verdicts.store(key, Verdict(False, reason))
         _say_once(notify, f"KVM is not used ({reason}): guests are emulated, which is slower")
         return result

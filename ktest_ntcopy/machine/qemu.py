@@ -16,7 +16,7 @@ from types import TracebackType
 
 from ktest_ntcopy.errors import BootError, MachineError
 from ktest_ntcopy.machine import channel, diagnose, initramfs
-from ktest_ntcopy.machine.accel import PROBE_LIMIT, Verdicts, boot_with_best, verdict_key
+from ktest_ntcopy.machine.accel import Verdicts, boot_with_best, verdict_key
 from ktest_ntcopy.machine.agent_build import agent_program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
@@ -34,18 +34,15 @@ from ktest_ntcopy.machine.qemu_command import (
     qemu_arguments,
 )
 from ktest_ntcopy.machine.run import Run
+from ktest_ntcopy.machine.speed import measured_slowdown
 from ktest_ntcopy.paths import cache_root
 
 _LOG = logging.getLogger(__name__)
 
-#: What the agent's fixed pieces of work take on a machine of reference speed, seconds.
-REFERENCE_COMPUTE = 0.00017
-REFERENCE_KERNEL = 0.00020
-#: A boot that takes longer than this, in seconds, means a slow machine whatever they say.
-REFERENCE_BOOT = 3.0
-SLOWDOWN_MAX = 30.0
 #: Emulation is slower by at least this; needed before a guest has measured itself.
 _TCG_BOOT = 2.0
+#: A boot that had more seconds than this is worth some more for a trace of where it stands.
+_PATIENT = 5.0
 #: Seconds a panicked guest has to reset itself.
 _PANIC_GRACE = 3.0
 
@@ -56,17 +53,6 @@ DEFAULT_ENV = {
     "TERM": "dumb",
     "LC_ALL": "C.UTF-8",
 }
-
-
-def measured_slowdown(compute: float, kernel: float, boot: float) -> float:
-    """How many times slower than the reference a machine is; at least 1.
-
-    ``compute`` and ``kernel`` are the agent's two measurements, ``boot`` the
-    time until it answered, all in seconds.  The worst of them counts: emulation
-    slows arithmetic, a debug kernel slows system calls.
-    """
-    ratio = max(compute / REFERENCE_COMPUTE, kernel / REFERENCE_KERNEL, boot / REFERENCE_BOOT)
-    return min(max(1.0, ratio), SLOWDOWN_MAX)
 
 
 @contextlib.contextmanager
@@ -173,13 +159,13 @@ class QemuMachine:
         try:
             if self._accel == "auto":
                 self._info = boot_with_best(
-                    lambda accel: self._boot_under(accel, qemu, image, probe=accel == "kvm"),
+                    lambda accel, limit: self._boot_under(accel, qemu, image, limit=limit),
                     key=verdict_key(self._spec.kernel, Path(qemu)),
                     verdicts=Verdicts(self._cache / "accel"),
                     notify=self._notify,
                 )
             else:
-                self._info = self._boot_under(self._accel, qemu, image, probe=False)
+                self._info = self._boot_under(self._accel, qemu, image)
         except BaseException:
             self.close()
             raise
@@ -236,6 +222,9 @@ class QemuMachine:
         """End the machine and remove its temporary files.  Never raises."""
         if self._hypervisor is not None:
             self._hypervisor.close()
+            if error := self._hypervisor.console.log_error:
+                self._notify(f"{self._folder}/console.log is incomplete: {error}")
+                self._hypervisor.console.log_error = ""
         self._ended = self._ended or "it was closed"
         for image in self._folder.glob("initramfs.cpio") if self._folder else ():
             with contextlib.suppress(OSError):
@@ -295,7 +284,9 @@ class QemuMachine:
 
     # Booting
 
-    def _boot_under(self, accel: str, qemu: str, image: Path, *, probe: bool) -> MachineInfo:
+    def _boot_under(
+        self, accel: str, qemu: str, image: Path, *, limit: float | None = None
+    ) -> MachineInfo:
         start = time.monotonic()
         with _disk_errors(self._folder or Path("/")):
             layout = self._layout(image)
@@ -306,10 +297,10 @@ class QemuMachine:
                 hypervisor = Hypervisor(arguments, layout, token=self._token)
         except HypervisorGone as err:
             raise self._refused(layout, str(err)) from err
-        limit = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
+        usual = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
         try:
             hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
-            ready = self._wait_ready(hypervisor, PROBE_LIMIT if probe else limit, probe=probe)
+            ready = self._wait_ready(hypervisor, limit or usual)
         except BaseException:
             hypervisor.close()
             raise
@@ -326,7 +317,7 @@ class QemuMachine:
             command_line=arguments,
         )
 
-    def _wait_ready(self, hypervisor: Hypervisor, limit: float, *, probe: bool) -> channel.Ready:
+    def _wait_ready(self, hypervisor: Hypervisor, limit: float) -> channel.Ready:
         """The agent's first message, or the reason why there is none as an exception."""
         assert hypervisor.qmp is not None
         start = time.monotonic()
@@ -349,7 +340,7 @@ class QemuMachine:
                 if now - panicked > _PANIC_GRACE:
                     raise self._boot_failed(hypervisor, "")
             if now - start > limit:
-                if not probe and hypervisor.nmi():
+                if limit > _PATIENT and hypervisor.nmi():
                     hypervisor.listen(1.5)
                 raise self._boot_failed(
                     hypervisor, f"the guest did not report back within {limit:.3g} s"

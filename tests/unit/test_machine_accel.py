@@ -23,9 +23,11 @@ class Host:
         self.problem = problem
         self.tried: list[str] = []
         self.said: list[str] = []
+        self.limits: list[float | None] = []
 
-    def boot(self, kind: str) -> str:
+    def boot(self, kind: str, limit: float | None) -> str:
         self.tried.append(kind)
+        self.limits.append(limit)
         if kind not in self.works:
             raise BootError(f"vmlinux: dead under {kind}\nconsole")
         return kind
@@ -56,6 +58,7 @@ def test_kvm_that_works(verdicts: Verdicts) -> None:
     assert host.tried == ["kvm"]  # the probe is the machine: nothing is booted twice
     assert verdicts.load("key") == Verdict(True)
     assert host.best() == "kvm"
+    assert host.limits == [accel.PROBE_LIMIT, None]  # later ones have all their time
     assert host.said == []
 
 
@@ -105,7 +108,7 @@ def test_verdict_stays_when_the_kernel_is_to_blame(verdicts: Verdicts) -> None:
 
 
 def test_other_errors_pass(verdicts: Verdicts) -> None:
-    def boot(kind: str) -> str:
+    def boot(kind: str, limit: float | None) -> str:
         raise OSError(kind)
 
     with pytest.raises(OSError, match="kvm"):
@@ -134,7 +137,7 @@ def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def _probe(folder: Path, log: Path) -> None:
-    def boot(kind: str) -> str:
+    def boot(kind: str, limit: float | None) -> str:
         with log.open("a") as file:
             file.write(kind + "\n")
         time.sleep(0.05)

@@ -11,7 +11,7 @@ import pytest
 
 from ktest_ntcopy.errors import BootError, ConfigError, MachineError
 from ktest_ntcopy.machine.base import MachineSpec
-from ktest_ntcopy.machine.qemu import QemuMachine, measured_slowdown
+from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.machine.qemu_command import (
     Layout,
     check_kernel,
@@ -19,6 +19,7 @@ from ktest_ntcopy.machine.qemu_command import (
     kernel_arguments,
     qemu_arguments,
 )
+from ktest_ntcopy.machine.speed import measured_slowdown
 
 LAYOUT = Layout(
     control=Path("/s/agent"),
