@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Connected pairs of sockets of any protocol, over the loopback device.
+ * The protocols to send by, and connected pairs of sockets of each, over the
+ * loopback device.
  */
 #ifndef KSFT_TRANSPORT_H
 #define KSFT_TRANSPORT_H
@@ -35,6 +36,110 @@ struct ksft_transport {
 	bool mapped;		/* IPv4 through an IPv6 socket */
 	size_t max;		/* longest message, 0 for a byte stream */
 	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0 for a large one */
+};
+
+static const struct ksft_transport unix_stream = {
+	.domain = AF_UNIX,
+	.type = SOCK_STREAM,
+	.absent = "CONFIG_UNIX is not set",
+};
+
+static const struct ksft_transport unix_dgram = {
+	.domain = AF_UNIX,
+	.type = SOCK_DGRAM,
+	.max = 0x18000,
+	.absent = "CONFIG_UNIX is not set",
+};
+
+static const struct ksft_transport unix_seqpacket = {
+	.domain = AF_UNIX,
+	.type = SOCK_SEQPACKET,
+	.max = 0x18000,
+	.absent = "CONFIG_UNIX is not set",
+};
+
+static const struct ksft_transport tcp4 = {
+	.domain = AF_INET,
+	.type = SOCK_STREAM,
+	.absent = "CONFIG_INET is not set",
+};
+
+static const struct ksft_transport tcp6 = {
+	.domain = AF_INET6,
+	.type = SOCK_STREAM,
+	.absent = "CONFIG_IPV6 is not set",
+};
+
+static const struct ksft_transport tcp_mapped = {
+	.domain = AF_INET6,
+	.type = SOCK_STREAM,
+	.mapped = true,
+	.absent = "CONFIG_IPV6 is not set",
+};
+
+static const struct ksft_transport udp4 = {
+	.domain = AF_INET,
+	.type = SOCK_DGRAM,
+	.max = 65507,
+	.absent = "CONFIG_INET is not set",
+};
+
+static const struct ksft_transport udp6 = {
+	.domain = AF_INET6,
+	.type = SOCK_DGRAM,
+	.max = 65487,
+	.absent = "CONFIG_IPV6 is not set",
+};
+
+static const struct ksft_transport udp_mapped = {
+	.domain = AF_INET6,
+	.type = SOCK_DGRAM,
+	.mapped = true,
+	.max = 65507,
+	.absent = "CONFIG_IPV6 is not set",
+};
+
+static const struct ksft_transport udplite4 = {
+	.domain = AF_INET,
+	.type = SOCK_DGRAM,
+	.protocol = IPPROTO_UDPLITE,
+	.max = 65507,
+	.absent = "this kernel has no UDP-Lite",
+};
+
+static const struct ksft_transport udplite6 = {
+	.domain = AF_INET6,
+	.type = SOCK_DGRAM,
+	.protocol = IPPROTO_UDPLITE,
+	.max = 65487,
+	.absent = "this kernel has no UDP-Lite or CONFIG_IPV6 is not set",
+};
+
+static const struct ksft_transport mptcp4 = {
+	.domain = AF_INET,
+	.type = SOCK_STREAM,
+	.protocol = IPPROTO_MPTCP,
+	.absent = "CONFIG_MPTCP is not set",
+};
+
+static const struct ksft_transport mptcp6 = {
+	.domain = AF_INET6,
+	.type = SOCK_STREAM,
+	.protocol = IPPROTO_MPTCP,
+	.absent = "CONFIG_MPTCP_IPV6 is not set",
+};
+
+static const struct ksft_transport vsock_stream = {
+	.domain = AF_VSOCK,
+	.type = SOCK_STREAM,
+	.absent = "CONFIG_VSOCKETS_LOOPBACK is not set",
+};
+
+static const struct ksft_transport vsock_seqpacket = {
+	.domain = AF_VSOCK,
+	.type = SOCK_SEQPACKET,
+	.max = 0x18000,
+	.absent = "CONFIG_VSOCKETS_LOOPBACK is not set",
 };
 
 union ksft_addr {
