@@ -154,7 +154,7 @@ class Run:
             case "System halted":
                 detail = "guest halted"
             case _:
-                detail = "guest reset without a word on the console (triple fault?)"
+                detail = "guest reset without an orderly end (triple fault, sysrq b)"
         return self._outcome(End.DOWN, detail=detail)
 
     def _panicked(self) -> Outcome:

@@ -39,11 +39,25 @@ def test_panic(guests: Guests) -> None:
     outcome = guests.run("panic")
     assert outcome.end is End.PANIC
     assert outcome.detail == "kernel panic: sysrq triggered crash"
-    assert outcome.text == "about to panic\n"
+    assert outcome.text == "about to end\n"
     assert "Call Trace:" in console(outcome.console)
     assert outcome.duration < 10
     guests.run("sayings")
     assert guests.booted == max(booted, 1) + 1
+
+
+def test_panic_that_stays(guests: Guests) -> None:
+    """The kernel does not reset after its panic: the agent's silence tells."""
+    outcome = guests.run("panic", "c", "stay", timeout=60)
+    assert outcome.end is End.PANIC
+    assert outcome.detail == "kernel panic: sysrq triggered crash"
+    assert outcome.duration < 15
+
+
+def test_reset(guests: Guests) -> None:
+    outcome = guests.run("panic", "b")
+    assert outcome.end is End.DOWN
+    assert outcome.detail == "guest reset without an orderly end (triple fault, sysrq b)"
 
 
 def test_commands_after_the_end_are_refused(guests: Guests) -> None:

@@ -200,7 +200,7 @@ def test_panic_that_a_program_wrote(outcome_of: Any) -> None:
         ("reboot: Power down", "guest powered off"),
         ("reboot: Restarting system", "guest rebooted"),
         ("reboot: System halted", "guest halted"),
-        ("", "guest reset without a word on the console (triple fault?)"),
+        ("", "guest reset without an orderly end (triple fault, sysrq b)"),
     ],
 )
 def test_down(outcome_of: Any, line: str, detail: str) -> None:

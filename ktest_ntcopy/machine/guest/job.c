@@ -72,63 +72,71 @@ static int reap(struct job *job)
 	return !pid || errno != ECHILD;
 }
 
+struct process {
+	char name[256];	/* number and name: 57 (hog) */
+	char state;
+	int parent;
+};
+
+static int look_at(int pid, struct process *process)
+{
+	char path[64], text[sizeof(process->name)], *end;
+
+	snprintf(path, sizeof(path), "%d/stat", pid);
+	read_at(agent.proc, path, text, sizeof(text));
+	end = strrchr(text, ')');	/* a name may hold one */
+	if (!end ||
+	    sscanf(end + 1, " %c %d", &process->state, &process->parent) != 2)
+		return -1;
+	end[1] = '\0';
+	snprintf(process->name, sizeof(process->name), "%s", text);
+	return 0;
+}
+
 /* Where the command was when its time was over. */
 static void describe(struct job *job)
 {
-	char path[64], text[NOTE_MAX / 2], *state;
+	char path[64], where[128];
+	struct process process;
 
-	snprintf(path, sizeof(path), "%d/stat", job->pid);
-	read_at(agent.proc, path, text, sizeof(text));
-	state = strrchr(text, ')');
-	if (!state || strlen(state) < 3)
+	if (look_at(job->pid, &process))
 		return;
-	snprintf(job->note, sizeof(job->note), "state %c", state[2]);
 	snprintf(path, sizeof(path), "%d/wchan", job->pid);
-	if (read_at(agent.proc, path, text, sizeof(text)) && strcmp(text, "0"))
-		snprintf(job->note + strlen(job->note),
-			 sizeof(job->note) - strlen(job->note), " in %s", text);
+	if (!read_at(agent.proc, path, where, sizeof(where)) ||
+	    !strcmp(where, "0"))
+		snprintf(job->note, sizeof(job->note), "state %c",
+			 process.state);
+	else
+		snprintf(job->note, sizeof(job->note), "state %c in %s",
+			 process.state, where);
 }
 
-/* Name one process that survived.  Threads of the kernel have no parent. */
-static void describe_stuck(struct job *job, __u32 *stuck)
+/* Count processes that are still there, and note one of them. */
+static __u32 count_stuck(struct job *job)
 {
 	struct dirent *entry;
-	char text[256];
-	char path[64];
-	DIR *dir;
+	struct process process;
+	__u32 stuck = 0;
+	DIR *dir = NULL;
 	int fd;
 
 	fd = openat(agent.proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	*stuck = 1;
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	*stuck = 0;
-	while ((entry = readdir(dir))) {
-		char *tail;
-		char state;
-		int parent;
+	if (fd >= 0)
+		dir = fdopendir(fd);
+	while (dir && (entry = readdir(dir))) {
 		int pid = atoi(entry->d_name);
 
-		if (pid < 2)
+		/* Threads of the kernel are 2 and its children. */
+		if (pid <= 2 || look_at(pid, &process) ||
+		    process.parent == 2)
 			continue;
-		snprintf(path, sizeof(path), "%d/stat", pid);
-		read_at(agent.proc, path, text, sizeof(text));
-		tail = strrchr(text, ')');
-		if (!tail || sscanf(tail + 1, " %c %d", &state, &parent) != 2 ||
-		    !parent || parent == 2 || pid == 2)
-			continue;
-		tail[1] = '\0';
-		if (!(*stuck)++)
+		if (!stuck++)
 			snprintf(job->note, sizeof(job->note),
-				 "%s in state %c", text, state);
+				 "%s in state %c", process.name, process.state);
 	}
-	closedir(dir);
-	if (!*stuck)
-		*stuck = 1;
+	if (dir)
+		closedir(dir);
+	return stuck ? stuck : 1;	/* there is one, or we were not here */
 }
 
 /* A killed command cannot take its probes away, and the next needs the names. */
@@ -152,7 +160,6 @@ static __u32 clean_up(struct job *job)
 	__u64 deadline = boottime() + REAP_WAIT_NS;
 	unsigned int pause_ms = 0;
 	struct ktest_header *header;
-	__u32 stuck;
 
 	for (;;) {
 		kill(-1, SIGKILL);
@@ -174,8 +181,7 @@ static __u32 clean_up(struct job *job)
 			drop_request();
 		}
 	}
-	describe_stuck(job, &stuck);
-	return stuck;
+	return count_stuck(job);
 }
 
 static void wait_for_event(struct job *job)

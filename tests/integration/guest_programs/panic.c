@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Panic the kernel. */
+/*
+ * End the kernel through sysrq: "c" panics, "b" resets the machine.  With
+ * "stay" the kernel is told to do nothing more after its panic.
+ */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-int main(void)
+static void put(const char *path, const char *text)
 {
-	int fd = open("/proc/sysrq-trigger", O_WRONLY);
+	int fd = open(path, O_WRONLY);
 
-	puts("about to panic");
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		perror(path);
+}
+
+int main(int argc, char **argv)
+{
+	puts("about to end");
 	fflush(stdout);
-	if (fd < 0 || write(fd, "c", 1) != 1)
-		perror("sysrq-trigger");
+	if (argc > 2 && !strcmp(argv[2], "stay"))
+		put("/proc/sys/kernel/panic", "0");
+	put("/proc/sysrq-trigger", argc > 1 ? argv[1] : "c");
 	return 1;
 }
