@@ -197,12 +197,15 @@ def _remove(path: Path) -> None:
 
 
 def commit_of(tree: Path | None) -> str:
-    """The commit a source tree is at, ``-dirty`` added if files differ; empty without git."""
+    """The commit a source tree is at; empty without git.
+
+    Whether files differ from it is not looked at: that takes seconds in a kernel tree.
+    """
     if tree is None or not (tree / ".git").exists():
         return ""
     try:
         done = subprocess.run(
-            ["git", "-C", str(tree), "describe", "--always", "--abbrev=40", "--exclude=*"],
+            ["git", "-C", str(tree), "rev-parse", "HEAD"],
             capture_output=True,
             text=True,
             timeout=10,

@@ -125,6 +125,11 @@ class CaseItem(Item):
 
     def setup(self) -> None:
         """Have a machine ready: its failure is an error of the set-up, not of the case."""
+        version = self.run.options.kernel.version
+        if version not in self.feature.support:
+            known = ", ".join(self.feature.support)
+            text = f"{self.feature.name} has no tests for Linux {version}, only for {known}"
+            self.settle(self.run.skipped(self.nodeid, text))
         session = self.run.session
         what = "a machine boots" if session.boots_next else ""
         with Waiting(self.config, what):

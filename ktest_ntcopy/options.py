@@ -68,6 +68,8 @@ def parse_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(f"--kernel: {err}") from err
     junit = getattr(option, "xmlpath", None)
     junit = here / Path(os.path.expandvars(junit)).expanduser() if junit else None
+    journal = _journal(config, junit)
+    _check_reports(junit, journal)
     return Options(
         kernel=kernel,
         given=str(given),
@@ -75,7 +77,7 @@ def parse_options(config: pytest.Config) -> Options:
         accel=option.ktest_accel,
         qemu=_qemu(here, option.ktest_qemu),
         require=_require(option.ktest_require),
-        journal=_journal(config, junit),
+        journal=journal,
         junit=junit,
         memory_mib=_between("--ktest-memory", option.ktest_memory, 64, 1 << 20),
         cpus=_between("--ktest-cpus", option.ktest_cpus, 1, 255),
@@ -123,6 +125,31 @@ def _journal(config: pytest.Config, junit: Path | None) -> Path:
         return junit.with_suffix(".ndjson")
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return here / "reports" / f"ktest-{stamp}-{os.getpid()}.ndjson"
+
+
+def _check_reports(junit: Path | None, journal: Path) -> None:
+    """Both are replaced or emptied, so neither may be a device or the other."""
+    for name, path in (("--junitxml", junit), ("--ktest-journal", journal)):
+        if path is None:
+            continue
+        if not _is_plain(path):
+            raise pytest.UsageError(f"{name}: {path}: is no regular file")
+    if junit is not None and junit.resolve() == journal.resolve():
+        raise pytest.UsageError(
+            f"--junitxml: {junit}: is the journal's file too; give it another suffix than "
+            ".ndjson, or give --ktest-journal"
+        )
+
+
+def _is_plain(path: Path) -> bool:
+    """True for a regular file or none.  /dev/stdout is neither, whatever it leads to."""
+    for _ in range(40):
+        if path.parent.resolve().is_relative_to("/proc"):
+            return False
+        if not path.is_symlink():
+            return not path.exists() or path.is_file()
+        path = path.parent / path.readlink()
+    return False
 
 
 def _between(name: str, value: int, low: int, high: int) -> int:

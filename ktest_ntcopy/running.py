@@ -145,6 +145,21 @@ class Running:
             nodeid=nodeid,
         )
 
+    def skipped(self, nodeid: str, reason: str) -> Result:
+        """The verdict on a case that is not tried."""
+        target, program, case = self.naming.case(nodeid)
+        return Result(
+            target=target,
+            program=program,
+            case=case,
+            status=Status.SKIP,
+            cause=Cause.SKIP,
+            message=reason,
+            start=time.time(),
+            worker=self.worker,
+            nodeid=nodeid,
+        )
+
     def _make_machine(self, spec: MachineSpec) -> Machine:
         made: Machine | None
         made = self.config.hook.pytest_ktest_make_machine(config=self.config, spec=spec)
@@ -209,19 +224,22 @@ class Running:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         # The workers wait for work until this returns: now the programs can be made.
-        self._prepare(ids)
-        self._waiting = self._waiting or Waiting(self.config, "a machine boots in each worker")
+        if self._prepare(ids):
+            self._waiting = Waiting(self.config, "a machine boots in each worker")
 
-    def _prepare(self, ids: Sequence[str]) -> None:
-        """Make ready what the selected tests need.  Raises pytest.UsageError."""
+    def _prepare(self, ids: Sequence[str]) -> bool:
+        """Make ready what the selected tests need; True if it was and they need a machine.
+
+        Raises pytest.UsageError.
+        """
         if self._prepared:
-            return
+            return False
         self._prepared = True
         self.book.plan(ids)
         in_machine = any(self.naming.needs_machine(i) for i in ids)
         foreign = any(not self.naming.is_ours(i) for i in ids)
         if not in_machine and not foreign:
-            return
+            return False
         try:
             if problem := self.options.kernel.boot_problem:
                 raise ConfigError(problem)
@@ -237,6 +255,7 @@ class Running:
                 raise pytest.UsageError(f"{str(err).splitlines()[0]}{hint}") from err
             # Only tests in Python: one that asks for the guest will say it.
             self.programs.fail(err)
+        return in_machine
 
     # -- verdicts ------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -131,6 +132,28 @@ def test_node_ids_select_from_any_directory(lab: Lab) -> None:
     assert lab.ids("msg_ntcopy")[-1] == node(POINTS[-1])
     path = ROOT / "ktest_ntcopy/features/msg_ntcopy.toml"
     assert lab.ids(f"{path}::{A}") == [node(A)]
+
+
+def test_package_in_a_hidden_folder_of_the_project(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``.venv/lib/…/site-packages`` is, which pytest itself does not descend into."""
+    site = lab.folder / ".venv/lib/site-packages"
+    shutil.copytree(ROOT / "ktest_ntcopy", site / "ktest_ntcopy")
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{ROOT}")
+    (lab.folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    done = lab.run(apart=True)
+    assert done.code == 0, done.out + done.err
+    assert list(done.journal())[-1] == POINTS[-1]
+    assert "journal" in done.out
+    assert lab.run(node(A), "-n1").journal() == {A: Status.PASS}
+
+
+def test_last_failed_runs_again(lab: Lab) -> None:
+    lab.script({B: "fail"})
+    assert lab.run(node(A), node(B), node(C), "-p", "cacheprovider").code == 1
+    done = lab.run(node(A), node(B), node(C), "-p", "cacheprovider", "--lf")
+    assert done.journal() == {B: Status.FAIL}
 
 
 def test_keyword_and_marker_select(lab: Lab) -> None:
@@ -413,11 +436,17 @@ def test_kill_of_the_controller_leaves_what_finished(lab: Lab, args: tuple[str, 
         (("--ktest-cpus=0",), "--ktest-cpus: 0 is not between"),
         (("--ktest-timeout-scale=nan",), "--ktest-timeout-scale"),
         (("--ktest-accel=magic",), "--ktest-accel"),
-        (("--ktest-journal=/proc/none/journal",), "cannot write the journal"),
+        (("--ktest-journal=script/journal",), "cannot write the journal"),
+        (("--ktest-journal=out",), "is no regular file"),
+        (("--junitxml=out",), "is no regular file"),
+        (("--junitxml=fifo",), "is no regular file"),
+        (("--junitxml=out.ndjson",), "is the journal's file too"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_bad_input_is_a_usage_error(lab: Lab, args: tuple[str, ...], text: str) -> None:
+    (lab.folder / "out").symlink_to("/proc/self/fd/1")  # as /dev/stdout is
+    os.mkfifo(lab.folder / "fifo")
     done = lab.run(*args)
     assert done.code == 4, done.out + done.err
     assert text in done.err
@@ -446,6 +475,24 @@ def test_kernel_that_cannot_boot_here(lab: Lab, way: tuple[str, ...]) -> None:
     assert done.code == 4
     assert "CONFIG_VIRTIO_CONSOLE is a module" in done.out + done.err
     assert done.log() == []
+
+
+def test_damaged_symbols_are_said_before_any_test(lab: Lab) -> None:
+    whole = lab.kernel.read_bytes()
+    entry = (24).to_bytes(8, "little")  # ends the symbol table's section header
+    lab.kernel.write_bytes(whole.replace(entry, (25).to_bytes(8, "little")))
+    done = lab.run()
+    assert done.code == 4
+    assert "entries of 25 bytes" in done.err
+    assert "Traceback" not in done.out + done.err
+
+
+def test_feature_without_tests_for_this_version(lab: Lab) -> None:
+    lab.kernel.write_bytes(fake.elf(release="5.4.1", symbols=[fake.MARKER], config=fake.BOOTABLE))
+    done = lab.run(node(A), "-rs")
+    assert done.code == 0
+    assert "msg_ntcopy has no tests for Linux 5.4, only for 6.12" in done.out
+    assert done.journal() == {A: Status.SKIP}
 
 
 # Python tests
