@@ -36,6 +36,8 @@ HERE = Path(__file__).resolve().parent
 LOSSES = 10
 #: Seconds at reference speed that one test may take in the guest.
 TEST_LIMIT = 30.0
+#: Seconds at reference speed that pytest may take to start there.
+START_LIMIT = 60.0
 _OUTPUT_LIMIT = 64 << 20  # bytes: reports of all tests
 _SHOWN = 4000  # characters of output and console that explain a lost guest
 _POLL = 0.1  # seconds
@@ -71,7 +73,7 @@ def listen(output: str, token: str, asked: Sequence[str]) -> Heard:
                 heard.running, reports = nodeid, []
             case {"report": {"nodeid": nodeid} as report} if nodeid == heard.running:
                 reports.append(report)
-            case {"finish": nodeid} if nodeid == heard.running and nodeid:
+            case {"finish": str(nodeid)} if nodeid == heard.running and complete(reports):
                 heard.finished[heard.running], heard.running = reports, ""
             case {"trouble": str(trouble)}:
                 heard.trouble.append(trouble)
@@ -79,6 +81,34 @@ def listen(output: str, token: str, asked: Sequence[str]) -> Heard:
                 rest.append(line)
     heard.rest = "\n".join(filter(None, rest))
     return heard
+
+
+def complete(reports: Reports) -> bool:
+    """True if these are the reports of a test from its set-up to its tear-down."""
+    phases = [r.get("when") for r in reports]
+    return phases in (["setup", "teardown"], ["setup", "call", "teardown"])
+
+
+def tidy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A serialised report with the tuples that JSON turned into lists.
+
+    Raises ValueError, TypeError or KeyError if pytest could not show such a report.
+    """
+    longrepr = data["longrepr"]
+    if data["outcome"] not in ("passed", "failed", "skipped"):
+        raise ValueError(f"its outcome is {data['outcome']!r}")
+    if isinstance(longrepr, list):
+        path, line, reason = longrepr
+        longrepr = (str(path), int(line), str(reason))
+    elif data["outcome"] == "skipped" and not isinstance(data.get("wasxfail"), str):
+        raise ValueError("it skipped without a reason")
+    return {
+        **data,
+        "longrepr": longrepr,
+        "duration": float(data["duration"]),
+        "sections": [(str(title), str(text)) for title, text in data["sections"]],
+        "user_properties": [(str(name), value) for name, value in data["user_properties"]],
+    }
 
 
 def _record(text: str) -> object:
@@ -208,7 +238,7 @@ class InGuest:
     ) -> pytest.TestReport:
         revive = config.hook.pytest_report_from_serializable
         try:
-            report = revive(config=config, data=dict(data))
+            report = revive(config=config, data=tidy(data))
             if not isinstance(report, pytest.TestReport):
                 raise TypeError(f"it is a {type(report).__name__}")
         except Exception as err:  # whatever a guest sent that is no report
@@ -275,24 +305,36 @@ class InGuest:
             listed.write_text("\n".join(nodeids) + "\n", encoding="utf-8")
             slowdown = session.machine().info.slowdown
             command = guest_command(
-                self._config, listed, token, test_limit=TEST_LIMIT * slowdown * scale
+                self._config.rootpath,
+                listed,
+                token,
+                count=len(nodeids),
+                test_limit=TEST_LIMIT * slowdown * scale,
             )
-            return session.run(replace(command, timeout=command.timeout + 0.5 * len(nodeids)))
+            return session.run(command)
 
         return execute
 
 
-def guest_command(config: pytest.Config, listed: Path, token: str, *, test_limit: float) -> Command:
-    """Runs in the guest the node ids that are listed in a file, one a line."""
-    option = config.option
+def guest_command(
+    root: Path,
+    listed: Path,
+    token: str,
+    *,
+    count: int,
+    test_limit: float,
+) -> Command:
+    """Runs in the guest the ``count`` node ids that are listed in a file, one a line.
+
+    They are relative to ``root``.  A test that takes longer than ``test_limit`` seconds
+    ends pytest.
+    """
     words = [sys.executable, "-m", "pytest", "-p", "conformance.guest_reporter"]
     # Neither the project's own options nor other plugins have a say in the guest.
-    words += ["-c", "/dev/null", f"--rootdir={config.rootpath}"]
+    words += ["-c", os.devnull, f"--rootdir={root}"]
     words += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:junitxml"]
     words += ["-o", f"faulthandler_timeout={test_limit:.0f}"]
     words += ["-o", "faulthandler_exit_on_timeout=true"]
-    if "tbstyle" in option and option.tbstyle != "auto":
-        words.append(f"--tb={option.tbstyle}")
     path = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Command(
         argv=(*words, f"@{listed}"),
@@ -303,8 +345,8 @@ def guest_command(config: pytest.Config, listed: Path, token: str, *, test_limit
             "PYTHONPATH": os.pathsep.join(path),
             "LC_ALL": "C.UTF-8",
         },
-        cwd=str(config.rootpath),
+        cwd=str(root),
         root="/host",
-        timeout=60.0,
+        timeout=START_LIMIT + count,
         output_limit=_OUTPUT_LIMIT,
     )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The conformance tests notice a C library whose flagged sends differ from plain ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.test_msg_ntcopy import FLAG
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Lie -> a test that must notice it, and one that must not be disturbed by it.
+LIES = {
+    "refuse": ("test_socket_without_a_peer", "none: all of them send with the flag"),
+    "change": ("test_payload_arrives", "test_unreadable_payload"),
+    "drop": ("test_payload_arrives", "test_unreadable_payload"),
+    "short": ("test_payload_arrives", "test_unreadable_payload"),
+    "twice": ("test_payload_arrives", "test_unreadable_payload"),
+    "sticky": ("test_flagged_and_plain_share_a_socket", "test_payload_arrives"),
+    "no-control": ("test_file_descriptors_travel_along", "test_payload_arrives"),
+    "fault-is-invalid": ("test_unreadable_payload", "test_payload_arrives"),
+    "fault-is-success": ("test_payload_that_runs_into", "test_payload_arrives"),
+    "full-is-nobufs": ("test_nonblocking_calls_stop", "test_payload_arrives"),
+    "closed-is-reset": ("test_stream_that_is_shut_down", "test_payload_arrives"),
+    "long-is-full": ("test_record_that_is_too_long", "test_payload_arrives"),
+    "batch-skips": ("test_batch_stops_at_an_unreadable", "test_payload_arrives"),
+}
+
+
+@pytest.fixture(scope="module")
+def liar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("liar") / "liar.so"
+    source = Path(__file__).with_name("liar.c")
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", f"-DFLAG={FLAG}"]
+    subprocess.run([*command, "-o", str(out), str(source)], check=True)
+    return out
+
+
+def run(liar: Path, lie: str) -> tuple[set[str], int]:
+    """Tests that failed, and how many passed; AF_UNIX alone, for speed."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    env |= {"LD_PRELOAD": str(liar), "LIE": lie, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    words = ["-q", "-p", "no:cacheprovider", "-k", "unix", "--tb=no", "-rf", "conformance"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
+    return failed, int(passed[1]) if passed else 0
+
+
+def test_the_truth_passes(liar: Path) -> None:
+    failed, passed = run(liar, "")
+    assert not failed
+    assert passed > 60
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_noticed(liar: Path, lie: str) -> None:
+    noticed, undisturbed = LIES[lie]
+    failed, _ = run(liar, lie)
+    assert any(name.startswith(noticed) for name in failed)
+    assert not any(name.startswith(undisturbed) for name in failed)
