@@ -157,7 +157,7 @@ def explain(outcome: Outcome, heard: Heard) -> str:
         if heard.running:
             first += " in the middle of this test"
     else:
-        first = f"{outcome.end}: {outcome.detail}"
+        first = outcome.detail or f"the guest ended: {outcome.end}"
     console = "\n".join(line.text for line in outcome.console)
     parts = [first, *heard.trouble]
     for title, text in (("output", heard.rest), ("console", console)):

@@ -89,7 +89,7 @@ def test_a_panic_is_blamed_on_the_test_that_ran() -> None:
     assert guests.asked == [[A, B, C, D], [C, D]]
     assert summary(found) == {
         A: "passed",
-        B: "call: panic: Kernel panic: silly",
+        B: "call: Kernel panic: silly",
         C: "passed",
         D: "passed",
     }
