@@ -21,7 +21,7 @@ static int lies(const char *lie)
 
 static ssize_t real_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	ssize_t (*real)(int, const struct msghdr *, int);
+	ssize_t (*real)(int fd, const struct msghdr *msg, int flags);
 
 	real = (ssize_t (*)(int, const struct msghdr *, int))
 		dlsym(RTLD_NEXT, "sendmsg");
