@@ -38,7 +38,11 @@ _READ_MAX = 4 << 20
 
 
 class HypervisorGone(Exception):
-    """QEMU ended; the text is what it said last."""
+    """QEMU ended before it ran a guest: in one line, and all that it said."""
+
+    def __init__(self, words: str, said: list[str]) -> None:
+        super().__init__(words)
+        self.said = said
 
 
 def _listen(path: Path) -> socket.socket:
@@ -147,7 +151,7 @@ class Hypervisor:
                 self.gone = True
                 if not ready:
                     raise MachineError(f"QEMU did not start within {_CONNECT:g} s")
-                raise HypervisorGone(self.last_words())
+                raise HypervisorGone(self.last_words(), self.said())
         return [accepted[listener] for listener in listeners]
 
     # Talking

@@ -122,8 +122,15 @@ class QemuMachine:
         if hypervisor is None or self._ended:
             return False
         hypervisor.pump(0)
-        if hypervisor.gone:
-            self._ended = self._cause_of_idle_end(hypervisor)
+        # A kernel may panic and not reset.  A program that only wrote such a line costs
+        # its machine, which is better than to blame the next program for silence.
+        why = diagnose.panic(hypervisor.console.window.decisive)
+        if why is not None:
+            self._ended = f"kernel panic between commands: {why}"
+            hypervisor.close()
+        elif hypervisor.gone:
+            words = hypervisor.last_words()
+            self._ended = f"the machine ended between commands ({words})"
         return not self._ended
 
     @property
@@ -153,10 +160,10 @@ class QemuMachine:
             raise MachineError("the machine was booted before; make a new one")
         check_kernel(self._spec.kernel)
         qemu = find_qemu(self._qemu)
-        with _disk_errors(self._spec.run_dir or Path(tempfile.gettempdir())):
-            self._make_folders()
-            image = self._write_initramfs()
         try:
+            with _disk_errors(self._spec.run_dir or Path(tempfile.gettempdir())):
+                self._make_folders()
+                image = self._write_initramfs()
             if self._accel == "auto":
                 self._info = boot_with_best(
                     lambda accel, limit: self._boot_under(accel, qemu, image, limit=limit),
@@ -296,7 +303,7 @@ class QemuMachine:
             with _disk_errors(layout.log.parent):
                 hypervisor = Hypervisor(arguments, layout, token=self._token)
         except HypervisorGone as err:
-            raise self._refused(layout, str(err)) from err
+            raise self._refused(str(err), err.said) from err
         usual = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
         try:
             hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
@@ -362,20 +369,13 @@ class QemuMachine:
             cause = "the guest reset itself before it reported back"
         return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}")
 
-    def _refused(self, layout: Layout, words: str) -> BootError | MachineError:
+    def _refused(self, words: str, said: list[str]) -> BootError | MachineError:
         """QEMU ended before it had set itself up."""
-        said = layout.log.read_text(errors="backslashreplace").splitlines()
         if why := diagnose.host_cause(said):
             return MachineError(f"{why} for a guest of {self._spec.memory_mib} MiB: {words}")
         if cause := diagnose.boot_cause((), said):
             return BootError(f"{self._spec.kernel}: {cause} ({words})")
         return MachineError(f"QEMU did not start: {words}")
-
-    def _cause_of_idle_end(self, hypervisor: Hypervisor) -> str:
-        why = diagnose.panic(hypervisor.console.window.decisive)
-        if why is not None:
-            return f"kernel panic between commands: {why}"
-        return f"the machine ended between commands ({hypervisor.last_words()})"
 
 
 def open_machine(

@@ -101,6 +101,11 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
     return " ".join([*words, *spec.append.split()])
 
 
+def _escaped(path: Path) -> str:
+    """A path as a value among options that commas separate."""
+    return str(path).replace(",", ",,")
+
+
 def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) -> tuple[str, ...]:
     """The whole command.  QEMU connects to sockets we listen on, and to our pipes."""
     arguments = [
@@ -132,22 +137,22 @@ def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) 
         "-append",
         kernel_arguments(spec, accel=accel),
         "-chardev",
-        f"socket,id=monitor,path={layout.monitor}",
+        f"socket,id=monitor,path={_escaped(layout.monitor)}",
         "-mon",
         "chardev=monitor,mode=control",
         "-chardev",
-        f"pipe,id=console,path={layout.console}",
+        f"pipe,id=console,path={_escaped(layout.console)}",
         "-serial",
         "chardev:console",
         "-chardev",
-        f"socket,id=control,path={layout.control}",
+        f"socket,id=control,path={_escaped(layout.control)}",
         "-device",
         "virtio-serial-pci,id=ports,max_ports=2",
         "-device",
         f"virtserialport,bus=ports.0,nr=1,chardev=control,name={PORT_NAME}",
     ]
     if spec.share is not None:
-        share = str(spec.share).replace(",", ",,")
+        share = _escaped(spec.share)
         arguments += [
             "-fsdev",
             f"local,id=share,path={share},security_model=none,readonly=on,multidevs=remap",

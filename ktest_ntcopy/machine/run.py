@@ -114,7 +114,7 @@ class Run:
                 return self._signaled(message.value)
             case channel.Reason.TIMEOUT:
                 where = f" ({message.note})" if message.note else ""
-                detail = f"over its time limit of {self._limit:.0f} s{where}"
+                detail = f"over its time limit of {self._limit:.3g} s{where}"
                 return self._outcome(End.TIMEOUT, detail=detail)
             case channel.Reason.FLOOD:
                 size = sum(len(chunk.data) for chunk in self._output)

@@ -84,6 +84,17 @@ def test_a_panic_that_was_none(guests: Guests) -> None:
     assert "a lie" in console(outcome.console)
 
 
+def test_panic_between_commands(guests: Guests) -> None:
+    """An interrupt from outside makes the idle kernel panic."""
+    machine = guests.machine
+    assert machine.hypervisor.nmi()
+    deadline = time.monotonic() + 20
+    while machine.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(MachineError, match="kernel panic between commands: NMI"):
+        machine.run(Command(argv=("sayings",)))
+
+
 def test_agent_overwritten(guests: Guests) -> None:
     outcome = guests.run("pokeinit")
     assert outcome.end is End.PANIC

@@ -15,14 +15,21 @@ from ktest_ntcopy.machine.agent_build import agent_program
 
 @pytest.fixture
 def counting_cc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiler that counts its calls in a file."""
+    """A compiler that always makes the same and counts its calls in a file."""
     count = tmp_path / "count"
     count.touch()
-    cc = tmp_path / "counting-cc"
-    cc.write_text(f'#!/bin/sh\necho >>"{count}"\nexec gcc "$@"\n')
-    cc.chmod(0o755)
+    cc = fake_cc(tmp_path / "counting-cc", f'echo >>"{count}"')
     monkeypatch.setenv("CC", str(cc))
     return count
+
+
+def fake_cc(path: Path, before: str = "") -> Path:
+    path.write_text(
+        f'#!/bin/sh\n{before}\nwhile [ "$1" != -o ]; do shift; done\n'
+        'head -c 5000 /dev/zero > "$2"\n'
+    )
+    path.chmod(0o755)
+    return path
 
 
 def entry(cache: Path) -> Path:
@@ -33,7 +40,7 @@ def entry(cache: Path) -> Path:
 def test_compiled_once(tmp_path: Path, counting_cc: Path) -> None:
     cache = tmp_path / "cache"
     first = agent_program(cache=cache)
-    assert first[:4] == b"\x7fELF"
+    assert first == bytes(5000)
     assert agent_program(cache=cache) == first
     assert counting_cc.read_text() == "\n"
 
@@ -72,28 +79,32 @@ def test_corrupt_entry_is_made_again(tmp_path: Path, counting_cc: Path, damage: 
 def test_other_compiler_other_entry(tmp_path: Path, counting_cc: Path) -> None:
     cache = tmp_path / "cache"
     agent_program(cache=cache)
-    agent_program(cache=cache, cc="gcc")
+    agent_program(cache=cache, cc=str(fake_cc(tmp_path / "other-cc")))
     assert len(list((cache / "agent").iterdir())) == 2
 
 
-def _build(cache: Path) -> None:
-    assert agent_program(cache=cache)[:4] == b"\x7fELF"
+def _build(cache: Path, cc: str) -> None:
+    assert agent_program(cache=cache, cc=cc) == bytes(5000)
 
 
 def test_several_processes_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_build, args=(tmp_path,)) for _ in range(3)]
+    cc = str(fake_cc(tmp_path / "slow-cc", "sleep 0.2"))
+    cache = tmp_path / "cache"
+    workers = [context.Process(target=_build, args=(cache, cc)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    assert entry(tmp_path).is_file()
+    assert entry(cache).is_file()
 
 
-def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+def test_cache_that_cannot_be_written(tmp_path: Path, counting_cc: Path) -> None:
     (tmp_path / "file").touch()
-    assert agent_program(cache=tmp_path / "file")[:4] == b"\x7fELF"
+    for _ in range(2):
+        assert agent_program(cache=tmp_path / "file") == bytes(5000)
+    assert counting_cc.read_text() == "\n\n"
 
 
 def test_no_compiler(tmp_path: Path) -> None:

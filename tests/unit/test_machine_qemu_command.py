@@ -139,9 +139,11 @@ def test_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ktest_ntcopy.machine.qemu.initramfs.write", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     machine = QemuMachine(MachineSpec(kernel=kernel, run_dir=tmp_path / "run"), accel="tcg")
     with pytest.raises(MachineError, match="run: no space left for the machine's files"):
         machine.boot()
+    assert not list(tmp_path.glob("ktest-*"))
 
 
 def test_run_dir_that_is_a_file(tmp_path: Path) -> None:
