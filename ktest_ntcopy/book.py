@@ -8,7 +8,7 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Book:
         self._journal: Journal | None = None
         self._settled: set[str] = set()  # node ids of our items that have their verdict
         self._summary: list[str] = []
+        self._troubles: list[str] = []  # what could not be written down
 
     def open(self, arguments: Sequence[str]) -> None:
         """Start the journal, or join it.
@@ -85,18 +86,28 @@ class Book:
 
     def booted(self, info: MachineInfo) -> None:
         """Write down what a machine turned out to be."""
-        if self._journal:
-            facts = Header.of_machine(info)
-            if info.release != self._options.kernel.release:
-                # The file's own banner and uname differ only if someone lies; keep both.
-                facts = replace(facts, release="", properties={"uname": info.release})
-            self._journal.header(facts)
+        facts = Header.of_machine(info)
+        if info.release != self._options.kernel.release:
+            # The file's own banner and uname differ only if someone lies; keep both.
+            facts = replace(facts, release="", properties={"uname": info.release})
+        self._keep(lambda journal: journal.header(facts))
 
-    def add(self, result: Result) -> None:
-        """Write down a verdict of ours."""
+    def settle(self, result: Result) -> None:
+        """Write down the verdict of an item of ours.  Raises ConfigError if that fails."""
         self._settled.add(result.nodeid)
         if self._journal:
             self._journal.append(result)
+
+    def add(self, result: Result) -> None:
+        """Write down a verdict from within one of pytest's hooks, which must not raise."""
+        self._keep(lambda journal: journal.append(result))
+
+    def _keep(self, write: Callable[[Journal], None]) -> None:
+        try:
+            if self._journal:
+                write(self._journal)
+        except ConfigError as err:
+            self._troubles.append(str(err))
 
     def see(self, report: pytest.TestReport) -> None:
         """Take a report of a test that ran in this process."""
@@ -135,8 +146,7 @@ class Book:
 
     def notice(self, text: str) -> None:
         """Keep what the machine has to say about this host, for the end of the run."""
-        if self._journal:
-            self._journal.header(Header(properties={"machine.notice": text}))
+        self._keep(lambda journal: journal.header(Header(properties={"machine.notice": text})))
 
     def write_reports(self) -> bool:
         """Make the reports from the journal, whoever wrote it.  False if a case is not well.
@@ -158,16 +168,18 @@ class Book:
             lines.append(f"{left} of the planned cases did not run")
         late = [c for c in cases if c.message.startswith(AFTERMATH)]
         lines += [f"{c.classname} {c.case}: {c.message}" for c in late[:_LINES]]
-        lines += [f"journal: {problem}" for problem in run.problems[:_LINES]]
+        troubles = [*dict.fromkeys(self._troubles), *run.problems]
+        lines += [f"journal: {trouble}" for trouble in troubles[:_LINES]]
         if options.junit:
             try:
                 write_junit(run, options.junit)
                 lines.append(f"JUnit: {options.junit}")
             except ConfigError as err:
+                self._troubles.append(str(err))
                 lines.append(f"JUnit: {err}")
         lines.append(f"journal: {options.journal}")
         self._summary = lines
-        return all(c.status.ok for c in cases)
+        return not self._troubles and all(c.status.ok for c in cases)
 
     def summary(self) -> list[str]:
         """Lines for the end of pytest's output."""

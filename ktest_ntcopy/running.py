@@ -8,11 +8,13 @@ the programs, and writes the reports; whoever runs a test journals its verdict.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -70,6 +72,10 @@ def resolve_argument(arg: str, here: Path, known: Mapping[str, Path]) -> str:
     return f"{file}{separator}{rest}"
 
 
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt("SIGTERM")
+
+
 def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
     """What it means that a trace is (not) there, if the feature is (not) required."""
     if found is Found.FOUND:
@@ -113,6 +119,7 @@ class Running:
         )
         self._waiting: Waiting | None = None
         self._prepared = False
+        self._old_handler: Any = None
 
     # -- what the kernel has -------------------------------------------------------
 
@@ -192,7 +199,13 @@ class Running:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         if not self.config.option.collectonly:
+            self._catch_termination()
             self.book.open([str(a) for a in self.config.invocation_params.args])
+
+    def _catch_termination(self) -> None:
+        """Let SIGTERM end the run as Ctrl-C does: with reports.  CI systems send it."""
+        if self.controls and threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(signal.SIGTERM, _interrupt)
 
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
@@ -260,8 +273,8 @@ class Running:
     # -- verdicts ------------------------------------------------------------------
 
     def record(self, result: Result) -> None:
-        """Journal the verdict of one of our items."""
-        self.book.add(result)
+        """Journal the verdict of one of our items.  Raises ConfigError if that fails."""
+        self.book.settle(result)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -303,6 +316,8 @@ class Running:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_unconfigure(self) -> None:
+        if self._old_handler is not None:
+            signal.signal(signal.SIGTERM, self._old_handler)
         self.session.close()
         self.programs.close()
         self.book.close()

@@ -420,6 +420,29 @@ def test_kill_of_the_controller_leaves_what_finished(lab: Lab, args: tuple[str, 
     assert len(root.findall(".//error[@type='not.run']")) == len(POINTS) - 3
 
 
+@pytest.mark.parametrize("args", [("-p", "no:xdist"), ("-n1",)], ids=["plain", "n1"])
+def test_full_disk_is_said_and_fails_the_run(lab: Lab, args: tuple[str, ...]) -> None:
+    (lab.folder / "test_own.py").write_text("def test_own(): pass\n")
+    words = ["-m", "pytest", "-p", "tests.unit.fake_machine", "-p", "no:cacheprovider"]
+    words += ["-p", "no:hypothesispytest", "--kernel=vmlinux", "--junitxml=out.xml", *args]
+    limit = 60_000  # bytes a file may have: the plan fits, the results do not
+    done = subprocess.run(
+        ["prlimit", f"--fsize={limit}", sys.executable, *words, "msg_ntcopy", "test_own.py"],
+        cwd=lab.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout
+    assert "Traceback" not in done.stdout
+    assert re.search("could be written; make room|cannot write the journal", done.stdout)
+    assert "JUnit: " in done.stdout
+    assert "cannot write the report" in done.stdout
+    assert read_journal(lab.folder / "out.ndjson").results
+
+
 # Input
 
 
