@@ -80,9 +80,9 @@ class Book:
 
     def plan(self, nodeids: Sequence[str]) -> None:
         """Write down which cases are going to run, so that none can get lost."""
-        if self._journal:
-            cases = (self._naming.case(nodeid) for nodeid in nodeids)
-            self._journal.header(Header(planned=tuple(dict.fromkeys(cases))))
+        cases = (self._naming.case(nodeid) for nodeid in nodeids)
+        header = Header(planned=tuple(dict.fromkeys(cases)))
+        self._keep(lambda journal: journal.header(header))
 
     def booted(self, info: MachineInfo) -> None:
         """Write down what a machine turned out to be."""

@@ -118,11 +118,17 @@ class Session:
         """
         command = replace(command, timeout=command.timeout * self._scale)
         machine = self.machine()
+        self._last = None
         try:
-            outcome = machine.run(command)
-        except MachineError:
-            # It died between being looked at and being asked: not this command's doing.
-            outcome = self.machine().run(command)
+            try:
+                outcome = machine.run(command)
+            except MachineError:
+                # It died between being looked at and being asked: not this command's doing.
+                outcome = self.machine().run(command)
+        except BaseException:
+            # Ctrl-C: the command may still run, so nobody can use this machine again.
+            self._drop()
+            raise
         if outcome.end in FATAL_ENDS:
             self._drop()
         return outcome

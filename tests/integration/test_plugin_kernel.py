@@ -217,6 +217,7 @@ def test_a_run_that_is_ended_leaves_results_and_no_machine(
         process.kill()
         process.wait()
     run = read_journal(journal)
-    assert sum(r.status is Status.PASS for r in run.results) >= 5
+    assert len(run.results) >= 5
+    assert {r.status for r in run.results} <= {Status.PASS, Status.SKIP}, "an innocent is blamed"
     assert len(run.cases()) == len(FEATURE.programs[0].points())
     assert (tmp_path / "out.xml").exists() == (number is not signal.SIGKILL)
