@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,7 @@ def build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:
     from ktest_ntcopy.kernel import selftests
 
     tree = tree or kernel.source_tree or _cached_tree(kernel)
+    folder = cache_root() / "programs" / kernel.version
     made: dict[str, Path] = {}
     with tempfile.TemporaryDirectory(prefix="ktest-programs-") as scratch:
         shadow = Path(scratch)
@@ -88,11 +92,39 @@ def build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:
         for path in report.manifests:
             manifest = selftests.load_manifest(path)
             for program in manifest.programs:
-                binary = selftests.build_static(
-                    program, path.parent, cache_root() / "programs" / kernel.version
-                )
-                made[guest_path(manifest.target, program.name)] = binary
+                build = partial(selftests.build_static, program, path.parent, folder)
+                made[guest_path(manifest.target, program.name)] = checked(build, folder)
     return made
+
+
+def checked(build: Callable[[], Path], folder: Path) -> Path:
+    """What ``build`` gives, a file in ``folder``; made again if it is not as it was made.
+
+    A file that a full disk or a crash cut short would fail every test with it.
+    """
+    known = {path.name for path in folder.glob("*")}
+    binary = build()
+    record = binary.with_name(f"{binary.name}.sha256")
+    if binary.name in known and _recorded(record) != _digest(binary):
+        binary.unlink()
+        binary = build()
+    if _recorded(record) != (digest := _digest(binary)):
+        scratch = record.with_name(f".{record.name}.{os.getpid()}")
+        scratch.write_text(digest, encoding="ascii")
+        scratch.replace(record)
+    return binary
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _recorded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
 
 
 def _cached_tree(kernel: KernelFile) -> Path:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where test programs come from: the tree that is chosen, and a cache that is checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.programs import build_programs, checked
+from tests.unit import fake_kernel as fake
+
+HARNESS = """
+#include <stdio.h>
+"""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFile:
+    monkeypatch.setenv("KTEST_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "vmlinux").write_bytes(fake.with_feature())
+    return open_kernel(tmp_path / "vmlinux")
+
+
+def test_no_tree_says_what_to_run(kernel: KernelFile) -> None:
+    with pytest.raises(ConfigError, match=r"--ktest-tree=DIR, or run `ktest-ntcopy fetch"):
+        build_programs(kernel, None)
+
+
+def test_tree_without_selftests_is_named(kernel: KernelFile, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tree: is no kernel tree with selftests"):
+        build_programs(kernel, tmp_path / "tree")
+
+
+def test_the_kernels_own_tree_comes_before_the_cache(kernel: KernelFile, tmp_path: Path) -> None:
+    cached = tmp_path / "cache/trees/linux-source-6.12_1/tools/testing/selftests"
+    cached.mkdir(parents=True)
+    (cached / "kselftest_harness.h").write_text(HARNESS)
+    with pytest.raises(ConfigError, match=r"linux-source-6\.12_1: is no kernel tree"):
+        build_programs(kernel, None)  # found, but without net/Makefile
+    with pytest.raises(ConfigError, match="own: is no kernel tree"):
+        build_programs(replace(kernel, source_tree=tmp_path / "own"), None)
+
+
+def test_version_without_tests(kernel: KernelFile, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no feature has tests for Linux 5\.4"):
+        build_programs(replace(kernel, release="5.4.0"), tmp_path)
+
+
+class Builder:
+    """Makes a file unless it is there, as the compiler's cache does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "prog-0123"
+        self.times = 0
+
+    def __call__(self) -> Path:
+        if not self.path.exists():
+            self.times += 1
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_bytes(b"the program")
+        return self.path
+
+
+def test_cache_is_used_while_it_is_sound(tmp_path: Path) -> None:
+    build = Builder(tmp_path / "programs")
+    for _ in range(3):
+        assert checked(build, build.path.parent).read_bytes() == b"the program"
+    assert build.times == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"the prog", b"the Program"])
+def test_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
+    build = Builder(tmp_path / "programs")
+    checked(build, build.path.parent)
+    build.path.write_bytes(damage)
+    assert checked(build, build.path.parent).read_bytes() == b"the program"
+    assert build.times == 2
+
+
+@pytest.mark.parametrize("record", [None, b"", b"\xff nonsense"])
+def test_file_without_a_sound_record_is_not_trusted(tmp_path: Path, record: bytes | None) -> None:
+    build = Builder(tmp_path / "programs")
+    checked(build, build.path.parent)
+    note = build.path.with_name("prog-0123.sha256")
+    note.unlink()
+    if record is not None:
+        note.write_bytes(record)
+    checked(build, build.path.parent)
+    assert build.times == 2
+    checked(build, build.path.parent)
+    assert build.times == 2
