@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import bz2
 import hashlib
+import lzma
 import re
 import zlib
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf
 
 _START, _END = b"IKCFG_ST", b"IKCFG_ED"
+_KERNEL_LIMIT = 256 << 20  # bytes of an unpacked kernel
 _LIMIT = 8 << 20  # bytes; a full configuration is about 300 KiB
 _LINE = re.compile(r"^(CONFIG_[A-Za-z0-9_]+)=(.*)$", re.MULTILINE)
 
@@ -60,6 +63,35 @@ def unpack_ikconfig(data: bytes) -> str | None:
     except zlib.error:
         return None
     return text.decode("utf-8", "replace")
+
+
+def unpack_payload(packed: bytes) -> bytes | None:
+    """The kernel inside a bzImage; None if Python cannot unpack it (zstd, lz4, lzo)."""
+    try:
+        if packed.startswith(b"\x1f\x8b"):
+            return zlib.decompressobj(wbits=31).decompress(packed, _KERNEL_LIMIT)
+        if packed.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
+            return lzma.LZMADecompressor().decompress(packed, _KERNEL_LIMIT)
+        if packed.startswith(b"BZh"):
+            return bz2.BZ2Decompressor().decompress(packed, _KERNEL_LIMIT)
+    except (zlib.error, lzma.LZMAError, OSError, EOFError):
+        pass
+    return None
+
+
+def packed_config(path: Path, *, start: int, size: int) -> KernelConfig | None:
+    """The configuration inside a bzImage whose compressed kernel lies at ``start``.
+
+    None without CONFIG_IKCONFIG, or if it cannot be unpacked.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            image = unpack_payload(file.read(min(size, _KERNEL_LIMIT)))
+    except OSError as err:
+        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
+    text = unpack_ikconfig(image) if image else None
+    return None if text is None else parse_config(text, f"IKCONFIG in {path}")
 
 
 def embedded_config(elf: Elf) -> KernelConfig | None:

@@ -17,6 +17,7 @@ from ktest_ntcopy.image.config import (
     KernelConfig,
     config_beside,
     embedded_config,
+    packed_config,
     read_config,
 )
 from ktest_ntcopy.image.elf import Elf
@@ -241,6 +242,7 @@ def _bzimage(path: Path, head: bytes) -> KernelFile:
     protocol, text_at, flags = (
         struct.unpack_from("<H", head, at)[0] for at in (0x206, 0x20E, 0x236)
     )
+    payload_at, payload_size = struct.unpack_from("<II", head, 0x248)
     text = head[text_at + 0x200 : text_at + 0x200 + 256].split(b"\0")[0].split(b" ")[0]
     release = text.decode("ascii", "replace") if text_at else ""
     if not re.match(r"\d+\.\d+", release):
@@ -252,7 +254,8 @@ def _bzimage(path: Path, head: bytes) -> KernelFile:
         vmlinux=_symbols_for(build, release),
         arch="x86_64" if protocol >= 0x20C and flags & 1 else "i686",
         release=release,
-        config=_config_near(path, release),
+        config=_config_near(path, release)
+        or packed_config(path, start=(sectors + 1) * 512 + payload_at, size=payload_size),
         build_dir=build,
         source_tree=_source_tree(build),
         identity=_fingerprint(path),

@@ -156,11 +156,14 @@ def _assemble(
     return head + segments + body + headers
 
 
-def bzimage(release: str = "6.12.117-test", *, flags: int = 1, payload: int = 4096) -> bytes:
+def bzimage(
+    release: str = "6.12.117-test", *, flags: int = 1, payload: bytes = b"\x90" * 4096
+) -> bytes:
     """A boot sector, four of set-up code with the release in it, and a payload."""
+    payload += b"\0" * (-len(payload) % 16)
     head = bytearray(512 * 5)
     head[0x1F1] = 4
-    struct.pack_into("<I", head, 0x1F4, payload // 16)
+    struct.pack_into("<I", head, 0x1F4, len(payload) // 16)
     struct.pack_into("<H", head, 0x1FE, 0xAA55)
     head[0x202:0x206] = b"HdrS"
     struct.pack_into("<H", head, 0x206, 0x20F)
@@ -168,7 +171,8 @@ def bzimage(release: str = "6.12.117-test", *, flags: int = 1, payload: int = 40
     struct.pack_into("<H", head, 0x236, flags)
     text = f"{release} (user@host) #1 SMP".encode()
     head[0x600 : 0x600 + len(text)] = text
-    return bytes(head) + b"\x90" * payload
+    struct.pack_into("<II", head, 0x248, 0, len(payload))
+    return bytes(head) + payload
 
 
 def with_feature(*, members: bool = True) -> bytes:

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import os
 import re
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,6 +90,25 @@ def test_bzimage_alone(tmp_path: Path) -> None:
     assert kernel.vmlinux is None
     assert kernel.config is not None
     assert kernel.config["CONFIG_VIRTIO_PCI"] == "m"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_bzimage_alone_tells_its_configuration(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    inside = fake.elf(config={**fake.BOOTABLE, "CONFIG_VIRTIO_CONSOLE": "m"})
+    kernel = open_kernel(put(tmp_path, fake.bzimage(payload=pack(inside)), "bzImage"))
+    assert kernel.config is not None
+    assert kernel.config["CONFIG_VIRTIO_PCI"] == "y"
+    assert "CONFIG_VIRTIO_CONSOLE is a module" in kernel.boot_problem
+
+
+@pytest.mark.parametrize("payload", [b"\x28\xb5\x2f\xfd zstd", b"\x1f\x8b damaged", b"BZh", b""])
+def test_bzimage_that_cannot_be_unpacked_has_no_known_configuration(
+    tmp_path: Path, payload: bytes
+) -> None:
+    kernel = open_kernel(put(tmp_path, fake.bzimage(payload=payload), "bzImage"))
+    assert (kernel.config, kernel.boot_problem) == (None, "")
 
 
 def test_bzimage_in_a_build_directory_finds_its_vmlinux(tmp_path: Path) -> None:
