@@ -22,12 +22,20 @@ from ktest_ntcopy.machine.console import Console
 from ktest_ntcopy.machine.qemu_command import Layout
 from ktest_ntcopy.machine.qmp import Qmp, QmpError
 
-#: Starts QEMU, tells its number, and ends it when the starter closes the pipe, or is killed
-#: and the pipe closes by itself.  setpriv covers the case that this shell is killed.
-_GUARD = (
-    'log=$1; shift; "$@" </dev/null >"$log" 2>&1 & '
-    "echo $!; read -r _; kill -9 $! 2>/dev/null; wait $!"
-)
+#: Starts QEMU, tells its number, and ends it when the starter writes a word, or is killed
+#: and the pipe closes by itself; then nobody else would remove the temporary files.
+#: setpriv covers the case that this shell is killed.
+_GUARD = """
+log=$1; scratch=$2; shift 2
+"$@" </dev/null >"$log" 2>&1 &
+echo $!
+read -r word
+kill -9 $! 2>/dev/null
+wait $!
+status=$?
+[ "$word" ] || rm -rf -- "$scratch"
+exit $status
+"""
 #: Seconds until QEMU has connected to all sockets; it does so before it starts the guest.
 _CONNECT = 15.0
 _READ_SIZE = 1 << 18
@@ -120,9 +128,10 @@ class Hypervisor:
 
     def _spawn(self, arguments: Sequence[str]) -> None:
         leash = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+        files = (self._layout.log, self._layout.scratch)
         try:
             self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "sh", str(self._layout.log), *leash, *arguments],
+                ["/bin/sh", "-c", _GUARD, "sh", *map(str, files), *leash, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -257,10 +266,12 @@ class Hypervisor:
         guard = self._guard
         if guard is None:
             return 0
-        for pipe in (guard.stdin, guard.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        with contextlib.suppress(OSError, ValueError):  # gone, or told before
+            guard.stdin.write(b"end\n")
+            guard.stdin.close()
+        guard.stdout.close()
         try:
             return guard.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -280,6 +280,7 @@ class QemuMachine:
 
     def _layout(self, image: Path) -> Layout:
         assert self._folder is not None
+        assert self._scratch is not None
         sockets = Path(tempfile.mkdtemp(dir=self._scratch))
         return Layout(
             control=sockets / "agent",
@@ -287,6 +288,7 @@ class QemuMachine:
             console=sockets / "tty",
             initramfs=image,
             log=self._folder / "qemu.log",
+            scratch=self._scratch,
         )
 
     # Booting

@@ -42,6 +42,7 @@ class Layout:
     console: Path  #: pipes of the serial line, with .in and .out added
     initramfs: Path
     log: Path  #: what QEMU itself says
+    scratch: Path  #: folder of what nobody needs after the machine's end
 
 
 def find_qemu(name: str | None = None) -> str:

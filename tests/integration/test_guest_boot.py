@@ -232,7 +232,7 @@ def test_root_without_a_share(kernel: Path) -> None:
 # Nothing is left behind
 
 
-def test_no_machine_outlives_its_controller(kernel: Path) -> None:
+def test_nothing_outlives_a_killed_controller(kernel: Path, tmp_path: Path) -> None:
     """Kill the controlling process without any warning, from a thread at that."""
     code = (
         "import sys, threading, time\n"
@@ -247,20 +247,33 @@ def test_no_machine_outlives_its_controller(kernel: Path) -> None:
         "print(machine.hypervisor.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as controller:
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as controller:
         assert controller.stdout is not None
         pid = int(controller.stdout.readline())
         os.kill(pid, 0)
+        assert list(tmp_path.glob("ktest-*"))
         controller.kill()
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and list(tmp_path.glob("ktest-*")):
         time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    pytest.fail("QEMU outlived its controller")
+    assert list(tmp_path.glob("ktest-*")) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_hypervisor_does_not_outlive_its_guard(kernel: Path) -> None:
+    with open_machine(MachineSpec(kernel=kernel), accel="tcg") as machine:
+        pid = machine.hypervisor.pid
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)  # its parent
+        deadline = time.monotonic() + 5
+        while machine.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not machine.alive
 
 
 def test_failed_boot_leaves_no_files(

@@ -134,7 +134,7 @@ def test_hypervisor_killed(guests: Guests) -> None:
     machine = guests.machine
     pid = machine.hypervisor.pid
     if os.fork() == 0:
-        time.sleep(0.5)
+        time.sleep(2)
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
     outcome = machine.run(Command(argv=("spin",)))

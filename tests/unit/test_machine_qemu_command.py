@@ -27,6 +27,7 @@ LAYOUT = Layout(
     console=Path("/s/tty"),
     initramfs=Path("/r/i.cpio"),
     log=Path("/r/qemu.log"),
+    scratch=Path("/s"),
 )
 
 

@@ -20,6 +20,7 @@ int main(int argc, char **argv)
 {
 	puts("about to end");
 	fflush(stdout);
+	usleep(300000);		/* or the agent has no time to pass it on */
 	if (argc > 2 && !strcmp(argv[2], "stay"))
 		put("/proc/sys/kernel/panic", "0");
 	put("/proc/sysrq-trigger", argc > 1 ? argv[1] : "c");
