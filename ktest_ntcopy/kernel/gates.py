@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ktest_ntcopy.errors import BuildError
 from ktest_ntcopy.features.model import kconfig
-from ktest_ntcopy.kernel import build, source
+from ktest_ntcopy.kernel import build, source, style
 from ktest_ntcopy.kernel import kconfig as kconfig_files
 from ktest_ntcopy.kernel import series as patches
 from ktest_ntcopy.kernel.process import Notify, capture, locked, run_logged
@@ -221,9 +221,10 @@ def check(version: str, *, bisect: bool, cross: bool, notify: Notify) -> int:
         bench = _workbench(version, notify)
         pristine = recognise(bench.tree.path)
         gates: list[tuple[str, Callable[[], Iterator[str]]]] = [
-            ("shape", lambda: shape(every)),
+            (f"shape of {count} patches", lambda: shape(every)),
             ("formats byte for byte", lambda: round_trip(pristine, every)),
             ("checkpatch --strict", lambda: checkpatch(pristine, every)),
+            ("generated C, checkpatch --strict", lambda: style.generated(prepared.path)),
             ("compiles, W=1, sparse", lambda: compiles(bench, every, bisect=bisect)),
         ]
         if cross:
@@ -232,7 +233,7 @@ def check(version: str, *, bisect: bool, cross: bool, notify: Notify) -> int:
         for title, gate in gates:
             complaints = list(gate())
             failed += len(complaints)
-            notify(f"{'FAIL' if complaints else 'ok  '} {title} ({count} patches)")
+            notify(f"{'FAIL' if complaints else 'ok  '} {title}")
             for line in complaints:
                 notify(f"     {line}")
         return 1 if failed else 0

@@ -35,6 +35,7 @@ __all__ = [
     "ManifestProgram",
     "build_static",
     "generate",
+    "generator_files",
     "load_manifest",
     "manifest_path",
     "owned_paths",
@@ -205,6 +206,12 @@ def generate(
         unchanged=tuple(sorted(files.keys() - changed.keys())),
         manifests=tuple(manifests),
     )
+
+
+def generator_files() -> tuple[Path, ...]:
+    """The modules that decide what :func:`generate` writes, besides data and templates."""
+    modules = ("kbuild_lists", "manifest", "render", "selftests")
+    return tuple(Path(__file__).with_name(f"{name}.py") for name in modules)
 
 
 def owned_paths(tree: Path) -> set[str]:

@@ -188,6 +188,19 @@ def test_owned_paths_are_what_generate_writes(tree: Path) -> None:
     assert selftests.owned_paths(tree) == written
 
 
+def test_generator_files_are_the_modules_it_imports() -> None:
+    files = selftests.generator_files()
+    assert all(f.is_file() for f in files)
+    imported = {
+        line.split()[1].rpartition(".")[2]
+        for f in files
+        for line in f.read_text().splitlines()
+        if line.startswith("from ktest_ntcopy.kernel.")
+    }
+    # What compiles the result has no part in writing it.
+    assert imported - {"guest_program"} <= {f.stem for f in files}
+
+
 def test_git_sees_only_what_a_posting_has(tree: Path) -> None:
     (tree / ".gitignore").write_text(".*\n!.gitignore\n")
 
