@@ -22,6 +22,9 @@ REPLY_MAX = 16384
 ARGS_MAX = 1024
 HELLO_SHARE = 1
 
+#: Seconds; the agent counts nanoseconds in 64 bits.
+_LIMIT_MAX = 1e9
+
 _HEADER = struct.Struct("<III")
 _HELLO = struct.Struct("<II")
 _RUN = struct.Struct("<QQIIII")
@@ -140,7 +143,7 @@ def run(
     if len(argv) > ARGS_MAX or len(env) > ARGS_MAX:
         raise ValueError(f"more than {ARGS_MAX} arguments or variables")
     strings = [root, cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
-    limit_ms = max(1, round(limit * 1000))
+    limit_ms = max(1, round(min(limit, _LIMIT_MAX) * 1000))
     fixed = _RUN.pack(limit_ms, max(0, output_limit), id, len(argv), len(env), 0)
     payload = fixed + b"".join(map(_string, strings))
     if len(payload) > REQUEST_MAX:

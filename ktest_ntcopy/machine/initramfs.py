@@ -19,8 +19,10 @@ from ktest_ntcopy.errors import ConfigError
 _SIZE_MAX = 0xFFFFFFFF
 _TRAILER = "TRAILER!!!"
 
-#: Folders every guest has; the agent mounts on most of them.
+#: Folders every guest has.
 FOLDERS = ("dev", "proc", "sys", "tmp", "run", "root", "etc")
+#: Folders the agent mounts on: a file below one would never be seen.
+_COVERED = frozenset({"dev", "proc", "sys", "tmp", "host", "stage"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,8 @@ def _inside(guest_path: str) -> str:
     path = PurePosixPath(guest_path)
     if not path.is_absolute() or ".." in path.parts or path == PurePosixPath("/"):
         raise ConfigError(f"{guest_path!r}: a guest path is absolute and names a file")
+    if path.parts[1] in _COVERED:
+        raise ConfigError(f"{guest_path}: the guest mounts something on /{path.parts[1]}")
     return str(path.relative_to("/"))
 
 

@@ -104,6 +104,16 @@ def test_run_request() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "milliseconds"), [(0, 1), (-1, 1), (0.25, 250), (float("inf"), 10**12)]
+)
+def test_limits(limit: float, milliseconds: int) -> None:
+    request = channel.run(
+        TOKEN, id=1, argv=("a",), env={}, root="/", cwd="/", limit=limit, output_limit=-5
+    )
+    assert struct.unpack_from("<QQ", request, 12) == (milliseconds, 0)
+
+
+@pytest.mark.parametrize(
     ("argv", "env"),
     [
         ((), {}),

@@ -99,7 +99,15 @@ def test_file_where_a_folder_must_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="both a file and a folder"):
         initramfs.plan(b"agent", {"/a": file, "/a/b": file})
     with pytest.raises(ConfigError, match="both a file and a folder"):
-        initramfs.plan(b"agent", {"/proc": file})
+        initramfs.plan(b"agent", {"/etc": file})
+
+
+@pytest.mark.parametrize("path", ["/proc", "/tmp/x", "/dev/shm/x", "/host/x", "/sys/x/y"])
+def test_file_below_a_mount(tmp_path: Path, path: str) -> None:
+    file = tmp_path / "f"
+    file.touch()
+    with pytest.raises(ConfigError, match="the guest mounts something on /"):
+        initramfs.plan(b"agent", {path: file})
 
 
 def test_missing_host_file(tmp_path: Path) -> None:
