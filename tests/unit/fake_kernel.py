@@ -38,8 +38,8 @@ class Strings:
 
 def note(owner: bytes, kind: int, data: bytes, order: str = "<") -> bytes:
     owner += b"\0"
-    pad = lambda b: b + b"\0" * (-len(b) % 4)  # noqa: E731
-    return struct.pack(order + "III", len(owner), len(data), kind) + pad(owner) + pad(data)
+    sizes = struct.pack(order + "III", len(owner), len(data), kind)
+    return sizes + b"".join(part + b"\0" * (-len(part) % 4) for part in (owner, data))
 
 
 def btf(
