@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -232,7 +233,14 @@ def test_root_without_a_share(kernel: Path) -> None:
 # Nothing is left behind
 
 
-def test_nothing_outlives_a_killed_controller(kernel: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """One whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t-") as folder:
+        yield Path(folder)
+
+
+def test_nothing_outlives_a_killed_controller(kernel: Path, short_folder: Path) -> None:
     """Kill the controlling process without any warning, from a thread at that."""
     code = (
         "import sys, threading, time\n"
@@ -250,17 +258,17 @@ def test_nothing_outlives_a_killed_controller(kernel: Path, tmp_path: Path) -> N
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(short_folder)},
     ) as controller:
         assert controller.stdout is not None
         pid = int(controller.stdout.readline())
         os.kill(pid, 0)
-        assert list(tmp_path.glob("ktest-*"))
+        assert list(short_folder.glob("ktest-*"))
         controller.kill()
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and list(tmp_path.glob("ktest-*")):
+    while time.monotonic() < deadline and list(short_folder.glob("ktest-*")):
         time.sleep(0.02)
-    assert list(tmp_path.glob("ktest-*")) == []
+    assert list(short_folder.glob("ktest-*")) == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
