@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ktest_ntcopy.compiler import find_compiler
 from ktest_ntcopy.errors import BuildError
 from ktest_ntcopy.kernel import kconfig
 from ktest_ntcopy.kernel.process import Notify, capture, locked, run_logged
@@ -41,9 +42,10 @@ def make(tree: Tree, out: Path, *targets: str) -> list[str]:
     return [*argv, *targets]
 
 
-def _compiler() -> str:
-    argv = (os.environ.get("CC") or "gcc").split()
-    return capture([*argv, "--version"]).stdout.decode(errors="replace").splitlines()[0]
+def _compiler_version() -> str:
+    """What kbuild looks at as well: a wrapper around the same compiler changes nothing."""
+    said = capture([*find_compiler().argv, "--version"]).stdout.decode(errors="replace")
+    return said.partition("\n")[0]
 
 
 def _stamp(tree: Tree, fragment: str) -> dict[str, str]:
@@ -51,7 +53,7 @@ def _stamp(tree: Tree, fragment: str) -> dict[str, str]:
         "series": digest(read_series(tree.version)),
         "tree": str(tree.path),
         "fragment": hashlib.sha256(fragment.encode()).hexdigest()[:16],
-        "compiler": _compiler(),
+        "compiler": _compiler_version(),
     }
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ktest_ntcopy.errors import BuildError, ConfigError
+from ktest_ntcopy.compiler import find_compiler
+from ktest_ntcopy.errors import BuildError
 
 #: As lib.mk has them, and what makes the result independent of the guest.
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-D_GNU_SOURCE", "-static")
@@ -46,37 +47,30 @@ def _inputs(source: Path) -> dict[Path, bytes]:
     return found
 
 
-def _compiler(cc: str) -> tuple[str, str]:
-    """Path of the compiler, and a text that changes when the compiler does."""
-    path = shutil.which(cc)
-    if path is None:
-        raise ConfigError(f"no C compiler {cc!r}: install the packages gcc and libc6-dev")
-    status = Path(path).resolve().stat()
-    return path, f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}"
-
-
-def compile_command(program: Compilable, out: Path, *, cc: str = "gcc") -> list[str]:
+def compile_command(program: Compilable, out: Path, *, cc: Sequence[str] = ("gcc",)) -> list[str]:
     """The command that makes the static program, run in the folder of its source.
 
     Run there because assertions print the name of the source as it is given.
     """
-    return [cc, *FLAGS, "-I..", "-o", str(out), f"{program.name}.c", *program.libs]
+    return [*cc, *FLAGS, "-I..", "-o", str(out), f"{program.name}.c", *program.libs]
 
 
-def build_static(program: Compilable, source_dir: Path, out_dir: Path, *, cc: str = "gcc") -> Path:
+def build_static(
+    program: Compilable, source_dir: Path, out_dir: Path, *, cc: str | None = None
+) -> Path:
     """The program as a static executable below ``out_dir``; compiled if its inputs changed.
 
     ``source_dir`` is the target's folder in a kernel tree, with the generated
     sources.  The file's name carries a digest of sources, headers of the tree,
     flags and compiler.  Raises BuildError with the compiler's first complaints.
     """
-    compiler, identity = _compiler(cc)
+    compiler = find_compiler(cc)
     source = source_dir / f"{program.name}.c"
     try:
         inputs = _inputs(source)
     except OSError as err:
         raise BuildError(f"{program.name}: {err}; generate the tests first") from err
-    digest = hashlib.sha256("\0".join((identity, *FLAGS, *program.libs)).encode())
+    digest = hashlib.sha256("\0".join((compiler.identity, *FLAGS, *program.libs)).encode())
     for path in sorted(inputs):
         digest.update(b"\0" + path.name.encode() + b"\0" + inputs[path])
     out = out_dir / f"{program.name}-{digest.hexdigest()[:16]}"
@@ -86,7 +80,7 @@ def build_static(program: Compilable, source_dir: Path, out_dir: Path, *, cc: st
     with tempfile.TemporaryDirectory(dir=out_dir, prefix=f".{program.name}-") as scratch:
         made = Path(scratch) / program.name
         done = subprocess.run(
-            compile_command(program, made.absolute(), cc=compiler),
+            compile_command(program, made.absolute(), cc=compiler.argv),
             cwd=source_dir,
             capture_output=True,
             text=True,

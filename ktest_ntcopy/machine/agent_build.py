@@ -6,30 +6,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from ktest_ntcopy.errors import MachineError
+from ktest_ntcopy.compiler import Compiler, find_compiler
+from ktest_ntcopy.errors import ConfigError, MachineError
 from ktest_ntcopy.paths import cache_root
 
 _SOURCES = Path(__file__).resolve().parent / "guest"
 _FLAGS = ("-std=gnu11", "-static", "-Os", "-s", "-Wall", "-Wextra")
 _DIGEST = hashlib.sha256
 _DIGEST_SIZE = _DIGEST().digest_size
-
-
-def _compiler(cc: str) -> tuple[str, str]:
-    """Path of the compiler and a line that changes when the compiler does."""
-    path = shutil.which(cc)
-    if path is None:
-        raise MachineError(
-            f"no C compiler {cc!r} for the guest agent: install the packages gcc and libc6-dev"
-        )
-    real = Path(path).resolve()
-    status = real.stat()
-    return path, f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
 def _key(identity: str) -> str:
@@ -64,10 +52,10 @@ def _store(entry: Path, body: bytes) -> None:
             raise
 
 
-def _compile(compiler: str) -> bytes:
+def _compile(compiler: Compiler) -> bytes:
     with tempfile.TemporaryDirectory(prefix="ktest-agent-") as scratch:
         out = Path(scratch) / "agent"
-        command = [compiler, *_FLAGS, "-o", str(out), *map(str, sorted(_SOURCES.glob("*.c")))]
+        command = [*compiler.argv, *_FLAGS, "-o", str(out), *map(str, sorted(_SOURCES.glob("*.c")))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not out.is_file():
             lines = done.stderr.strip().splitlines() or ["no message"]
@@ -85,8 +73,11 @@ def agent_program(*, cc: str | None = None, cache: Path | None = None) -> bytes:
     ``cc`` defaults to the environment's ``CC``, then ``gcc``.  An unusable cache
     costs the time to compile but is no error.  Raises MachineError.
     """
-    compiler, identity = _compiler(cc or os.environ.get("CC") or "gcc")
-    entry = (cache or cache_root()) / "agent" / _key(identity)
+    try:
+        compiler = find_compiler(cc)
+    except ConfigError as err:
+        raise MachineError(f"the guest agent cannot be compiled: {err}") from err
+    entry = (cache or cache_root()) / "agent" / _key(compiler.identity)
     if (body := _load(entry)) is not None:
         return body
     try:

@@ -95,6 +95,8 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
         "panic_print=0x40",
         "unknown_nmi_panic",
         "random.trust_cpu=on",
+        # Tests make and drop network namespaces all the time; each waits for RCU.
+        "rcupdate.rcu_expedited=1",
         *_NO_PROBING,
     ]
     if accel == "tcg":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 from pathlib import Path
 
@@ -105,6 +106,14 @@ def test_cache_that_cannot_be_written(tmp_path: Path, counting_cc: Path) -> None
     for _ in range(2):
         assert agent_program(cache=tmp_path / "file") == bytes(5000)
     assert counting_cc.read_text() == "\n\n"
+
+
+def test_a_compiler_of_several_words(
+    tmp_path: Path, counting_cc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", f"env {os.environ['CC']}")
+    assert agent_program(cache=tmp_path / "cache") == bytes(5000)
+    assert counting_cc.read_text() == "\n"
 
 
 def test_no_compiler(tmp_path: Path) -> None:
