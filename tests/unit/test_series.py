@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import gates, series, tree
+from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 COVER = """\
 From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001

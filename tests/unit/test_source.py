@@ -11,10 +11,10 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import selftests, series, source
+from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 VERSION = "6.12.1-1~deb12u1"
 PATCHED = changed(SOCKET, l5="patched")

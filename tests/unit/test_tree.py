@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 from ktest_ntcopy.errors import PatchError, SourceError
 from ktest_ntcopy.kernel import selftests, series, tree
+from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 FIRST = changed(SOCKET, l5="first change")
 SECOND = changed(FIRST, l30="second change")
