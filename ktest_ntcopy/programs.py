@@ -31,16 +31,16 @@ class Programs:
 
     def __init__(self, config: pytest.Config, record: str | None) -> None:
         self._config = config
-        self._scratch: Path | None = None
-        self._record = Path(record) if record else None
+        self._memory = -1
+        self._record = record
 
     @property
     def record(self) -> str:
-        """Path of the file that tells the workers."""
+        """Path of what tells the workers: a file in memory, so that a killed run leaves none."""
         if self._record is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="ktest-run-"))
-            self._record = self._scratch / "programs.json"
-        return str(self._record)
+            self._memory = os.memfd_create("ktest-programs", os.MFD_CLOEXEC)
+            self._record = f"/proc/{os.getpid()}/fd/{self._memory}"
+        return self._record
 
     def build(self, kernel: KernelFile) -> None:
         """Make them, by the hook pytest_ktest_build_programs.  Raises KtestError."""
@@ -58,17 +58,17 @@ class Programs:
         """Path in the guest -> file here.  Raises ConfigError if they could not be made."""
         try:
             told = json.loads(Path(self.record).read_text(encoding="utf-8"))
-        except OSError as err:
-            raise ConfigError(f"the test programs were not made: {err}") from err
+        except (OSError, ValueError) as err:
+            raise ConfigError(f"the test programs were not made ({err})") from err
         if "error" in told:
             raise ConfigError(told["error"])
         return {there: Path(here) for there, here in told["files"].items()}
 
     def close(self) -> None:
-        """Remove what belongs to this run only."""
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+        """Forget them.  A second call does nothing."""
+        memory, self._memory = self._memory, -1
+        if memory >= 0:
+            os.close(memory)
 
 
 def build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -191,10 +192,18 @@ def test_misbehaving_programs_are_reported_as_what_they_are(
 def test_a_run_that_is_ended_leaves_results_and_no_machine(
     kernel: Path, tmp_path: Path, way: tuple[str, ...], number: signal.Signals
 ) -> None:
+    # Sockets below it need short paths.
+    with tempfile.TemporaryDirectory(prefix="kt-") as name:
+        end_a_run(kernel, tmp_path, way, number, Path(name))
+
+
+def end_a_run(
+    kernel: Path, tmp_path: Path, way: tuple[str, ...], number: signal.Signals, temporary: Path
+) -> None:
     process = subprocess.Popen(
         command(kernel, tmp_path, "msg_ntcopy", "-m", "selftest", *way),
         cwd=tmp_path,
-        env=environment(KTEST_MARK=str(tmp_path)),
+        env=environment(KTEST_MARK=str(tmp_path), TMPDIR=str(temporary)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -221,3 +230,5 @@ def test_a_run_that_is_ended_leaves_results_and_no_machine(
     assert {r.status for r in run.results} <= {Status.PASS, Status.SKIP}, "an innocent is blamed"
     assert len(run.cases()) == len(FEATURE.programs[0].points())
     assert (tmp_path / "out.xml").exists() == (number is not signal.SIGKILL)
+    # pytest keeps its own folders, pytest-of-USER, on purpose.
+    assert wait_for(lambda: not list(temporary.glob("ktest*")), 5), "files are left behind"
