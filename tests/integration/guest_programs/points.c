@@ -15,6 +15,13 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "fault"))
 		*(volatile char *)mmap(NULL, 4096, PROT_NONE,
 				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) = 1;
+	if (!strcmp(how, "panics")) {
+		FILE *trigger = fopen("/proc/sysrq-trigger", "w");
+
+		if (!trigger || fputs("c", trigger) < 0 || fclose(trigger))
+			perror("sysrq-trigger");
+		return 1;
+	}
 	while (!strcmp(how, "eats")) {
 		char *p = malloc(4 << 20);
 
