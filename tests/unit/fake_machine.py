@@ -68,6 +68,8 @@ class FakeMachine:
         log(f"boot {','.join(sorted(self.spec.files))}")
         if action == "fail":
             raise BootError(f"{self.spec.kernel}: it never came up\nthe console's last words")
+        if action == "slow":
+            time.sleep(0.3)
         if action == "host":
             raise MachineError("no memory on this host")
         self._alive = True
@@ -157,4 +159,6 @@ def pytest_ktest_build_programs(config: pytest.Config, kernel: KernelFile) -> Ma
     log(f"build {kernel.release}")
     if script().get("build") == "fail":
         raise BuildError("msg_ntcopy.c:3: error: it does not compile")
+    if script().get("build") == "slow":
+        time.sleep(0.3)
     return {"/ksft/net/msg_ntcopy": Path("/bin/true")}

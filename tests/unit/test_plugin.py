@@ -324,6 +324,35 @@ def test_tests_are_told_what_vmlinux_shows(lab: Lab) -> None:
     assert any(x.endswith(f"{A} -") for x in lab.run(node(A)).log())
 
 
+def test_required_feature_that_cannot_be_looked_for_is_an_error(lab: Lab) -> None:
+    lab.kernel.write_bytes(fake.with_feature(members=False))
+    done = lab.run("-m", "vmlinux")
+    assert done.code == 1
+    journal = done.journal()
+    assert journal["member.proto.ntcopy"] is Status.ERROR
+    assert journal[f"symbol.{fake.MARKER}"] is Status.PASS
+    assert "has no BTF (set CONFIG_DEBUG_INFO_BTF=y)" in done.out
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, ""),
+        ({"build": "slow"}, "ktest: compiling the test programs …"),
+        ({"boot": "slow"}, "ktest: a machine boots …"),
+    ],
+    ids=["quick", "build", "boot"],
+)
+def test_long_waits_are_explained(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], text: str
+) -> None:
+    monkeypatch.setattr("ktest_ntcopy.waiting.PATIENCE", 0.1)
+    lab.script({}, **more)
+    done = lab.run(node(A))
+    assert done.code == 0
+    assert [x for x in done.out.splitlines() if "ktest: " in x] == ([text] if text else [])
+
+
 # xdist
 
 
