@@ -61,6 +61,7 @@ def measure(kernel: Path, notify: Notify) -> dict[Case, int]:
         spec = MachineSpec(kernel=kernel, files={_PROGRAM: _compile(Path(name))}, cpus=1)
         spec = replace(spec, hypervisor_args=COUNT_INSTRUCTIONS)
         with QemuMachine(spec, accel="tcg", notify=notify) as machine:
+            machine.boot()
             outcome = machine.run(Command(argv=(_PROGRAM,), timeout=60))
     if outcome.end is not End.EXITED or outcome.exit_code:
         raise BuildError(f"{kernel}: send_cost failed: {outcome.detail or outcome.text.strip()}")

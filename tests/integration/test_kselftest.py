@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own harness: the generated tests build, install and run under it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.kernel.process import clean_env
+from ktest_ntcopy.machine.base import Command, End, MachineSpec
+from ktest_ntcopy.machine.qemu import QemuMachine
+
+#: Builds and installs our program alone: the whole target needs more packages and minutes.
+ONLY_OURS = (
+    "TEST_GEN_PROGS=msg_ntcopy",
+    *("TEST_PROGS=", "TEST_GEN_FILES=", "TEST_PROGS_EXTENDED=", "TEST_FILES=", "TEST_INCLUDES="),
+    *("YNL_GEN_PROGS=", "YNL_GEN_FILES=", "INSTALL_DEP_TARGETS="),
+)
+
+
+@pytest.fixture(scope="module")
+def installed(kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installed kselftest folder with the net target reduced to ours."""
+    tree = open_kernel(kernel).source_tree
+    assert tree is not None, f"{kernel} does not lie in a build folder of its source"
+    folder = tmp_path_factory.mktemp("kselftest")
+    make = ["make", "-C", str(tree / "tools/testing/selftests"), f"O={folder}", "TARGETS=net"]
+    done = subprocess.run(
+        [*make, *ONLY_OURS, f"KSFT_INSTALL_PATH={folder}/installed", "install"],
+        env=clean_env(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning:" not in done.stderr, done.stderr
+    return folder / "installed"
+
+
+def test_is_listed(installed: Path) -> None:
+    listed = (installed / "kselftest-list.txt").read_text().splitlines()
+    assert "net:msg_ntcopy" in listed
+
+
+def test_passes_in_the_booted_kernel(kernel: Path, installed: Path) -> None:
+    with QemuMachine(MachineSpec(kernel=kernel, share=Path("/"))) as machine:
+        machine.boot()
+        # A pipe: the harness re-opens standard output, which truncates a file.
+        script = "./run_kselftest.sh -t net:msg_ntcopy 2>&1 | cat"
+        command = Command(
+            argv=("/bin/sh", "-c", script), root="/host", cwd=str(installed), timeout=120
+        )
+        outcome = machine.run(command)
+    assert outcome.end is End.EXITED, outcome.detail
+    assert "ok 1 selftests: net: msg_ntcopy" in outcome.text.splitlines(), outcome.text[-3000:]
+    assert "# # Totals: pass:507 fail:0" in outcome.text
+
+
+def test_skips_on_the_running_kernel(installed: Path) -> None:
+    """Nobody's kernel has the flag yet, so here it must say so and do nothing else."""
+    if "copy_from_iter_nontemporal" in Path("/proc/kallsyms").read_text():
+        pytest.fail("this host's kernel has MSG_NTCOPY; run this test on a stock one")
+    done = subprocess.run(
+        ["sh", "-c", "./run_kselftest.sh -t net:msg_ntcopy 2>&1 | cat"],
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert " # SKIP kernel has no MSG_NTCOPY: copy_from_iter_nontemporal is not in" in done.stdout
+    assert "not ok" not in done.stdout

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: bad input is one clear line and exit status 2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy import cli
+from ktest_ntcopy.errors import USAGE
+from tests.unit.kernel_trees import make_tree
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on standard error."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("command", ["apply", "generate"])
+@pytest.mark.parametrize(
+    ("version", "complaint"),
+    [
+        ("", "not a kernel source tree (Makefile: No such file or directory)"),
+        ("5.10", "Linux 5.10 is not supported; supported: 6.12"),
+    ],
+)
+def test_a_tree_we_do_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, version: str, complaint: str
+) -> None:
+    tree = tmp_path / "tree"
+    if version:
+        make_tree(tree, version=version)
+    before = sorted(tmp_path.rglob("*"))
+    assert cli.main([command, "--tree", str(tree)]) == USAGE
+    assert said(capsys) == f"ktest-ntcopy: error: {tree}: {complaint}"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_tree_with_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = make_tree(tmp_path / "tree", is_git=True)
+    (tree / "net/socket.c").write_text("mine\n")
+    assert cli.main(["generate", "--tree", str(tree)]) == USAGE
+    assert "uncommitted changes (net/socket.c); commit or stash them first" in said(capsys)
+    assert (tree / "net/socket.c").read_text() == "mine\n"
+
+
+def test_a_version_without_series(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["build", "--linux", "4.4"]) == USAGE
+    assert said(capsys).endswith("no series for Linux 4.4; there are some for 6.12")
+
+
+def test_a_journal_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(tmp_path / "none.ndjson")]) == USAGE
+    assert "none.ndjson" in said(capsys)
+
+
+def test_a_kernel_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "vmlinux")
+    assert cli.main(["cost", missing, missing]) == USAGE
+    assert "vmlinux" in said(capsys)
+
+
+def test_a_series_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = make_tree(tmp_path / "tree", is_git=True)
+    assert cli.main(["format-series", "--tree", str(tree), "99-none", "A..B"]) == USAGE
+    assert "no series 99-none; there are 10-selftests-build, 20-msg-ntcopy" in said(capsys)
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_version: str, *, patched: bool = True) -> tuple[Path, Path]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "prepare", interrupted)
+    assert cli.main(["build"]) == 130
+
+
+def test_help_names_every_command() -> None:
+    argv = [sys.executable, "-m", "ktest_ntcopy", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    for command in ("run", "build", "apply", "generate", "report", "check-series"):
+        assert f"\n    {command}" in done.stdout
