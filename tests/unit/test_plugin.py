@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ktest_ntcopy import waiting
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.report.junit import write_junit
 from ktest_ntcopy.results.journal import read_journal
@@ -346,7 +347,7 @@ def test_required_feature_that_cannot_be_looked_for_is_an_error(lab: Lab) -> Non
 def test_long_waits_are_explained(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], text: str
 ) -> None:
-    monkeypatch.setattr("ktest_ntcopy.waiting.PATIENCE", 0.1)
+    monkeypatch.setattr(waiting, "PATIENCE", 0.1)
     lab.script({}, **more)
     done = lab.run(node(A))
     assert done.code == 0
