@@ -127,7 +127,7 @@ def qemu_arguments(qemu: str, spec: MachineSpec, layout: Layout, *, accel: str) 
         *(
             ("-accel", "kvm", "-cpu", "host")
             if accel == "kvm"
-            else ("-accel", "tcg,thread=multi", "-cpu", "max")
+            else ("-accel", "tcg", "-cpu", "max")
         ),
         "-smp",
         str(spec.cpus),
