@@ -137,7 +137,7 @@ def _cached_tree(kernel: KernelFile) -> Path:
     if not found:
         raise ConfigError(
             f"no source tree of Linux {kernel.version} to compile the tests with: give "
-            f"--ktest-tree=DIR, or run `ktest-ntcopy fetch --version {kernel.version}`"
+            f"--ktest-tree=DIR, or run `ktest-ntcopy fetch --linux {kernel.version}`"
         )
     return max(found, key=lambda path: path.stat().st_mtime)
 

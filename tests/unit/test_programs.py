@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ktest_ntcopy.cli import parser
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
 from ktest_ntcopy.programs import build_programs, checked
@@ -26,8 +28,11 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFile:
 
 
 def test_no_tree_says_what_to_run(kernel: KernelFile) -> None:
-    with pytest.raises(ConfigError, match=r"--ktest-tree=DIR, or run `ktest-ntcopy fetch"):
+    with pytest.raises(ConfigError, match="--ktest-tree=DIR, or run `ktest-ntcopy") as caught:
         build_programs(kernel, None)
+    told = re.search("`ktest-ntcopy (.*)`", str(caught.value))
+    assert told
+    assert parser().parse_args(told[1].split()).version == "6.12"  # the command exists
 
 
 def test_tree_without_selftests_is_named(kernel: KernelFile, tmp_path: Path) -> None:
