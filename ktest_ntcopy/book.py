@@ -21,6 +21,7 @@ from ktest_ntcopy.naming import Naming
 from ktest_ntcopy.options import Options
 from ktest_ntcopy.recorder import Recorder, collection_failure, reason
 from ktest_ntcopy.report.junit import write_junit
+from ktest_ntcopy.report.table import to_table
 from ktest_ntcopy.results.journal import Header, Journal, read_journal
 from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.session import AFTERMATH
@@ -160,7 +161,8 @@ class Book:
         run = read_journal(options.journal)
         cases = run.cases()
         counts = Counter(str(c.status) for c in cases)
-        lines = [_machine_line(run.header)]
+        lines = to_table(run).splitlines() if options.table else []
+        lines.append(_machine_line(run.header))
         if notice := run.header.properties.get("machine.notice"):
             lines.append(notice)
         lines.append(", ".join(f"{n} {name}" for name, n in sorted(counts.items())) or "no case")
@@ -209,12 +211,16 @@ def _remove(path: Path) -> None:
 
 
 def commit_of(tree: Path | None) -> str:
-    """The commit a source tree is at; empty without git.
+    """The commit a source tree is at, or what we prepared it from; empty if neither is known.
 
     Whether files differ from it is not looked at: that takes seconds in a kernel tree.
     """
-    if tree is None or not (tree / ".git").exists():
+    if tree is None:
         return ""
+    if not (tree / ".git").exists():
+        from ktest_ntcopy.kernel.source import prepared_from
+
+        return prepared_from(tree)
     try:
         done = subprocess.run(
             ["git", "-C", str(tree), "rev-parse", "HEAD"],

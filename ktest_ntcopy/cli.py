@@ -78,7 +78,15 @@ def _run(args: argparse.Namespace) -> int:
     tree, vmlinux = prepare(args.version)
     args.junitxml.parent.mkdir(parents=True, exist_ok=True)
     workers = ["-n", args.workers] if args.workers != "0" else []
-    argv = ["-m", "pytest", f"--kernel={vmlinux}", f"--ktest-tree={tree}", "-q", *workers]
+    argv = [
+        "-m",
+        "pytest",
+        f"--kernel={vmlinux}",
+        f"--ktest-tree={tree}",
+        "-q",
+        "--ktest-table",
+        *workers,
+    ]
     argv += [f"--junitxml={args.junitxml}", *args.pytest]
     _say(f"running: python {' '.join(argv)}")
     os.execv(sys.executable, [sys.executable, *argv])  # pytest's exit status becomes ours

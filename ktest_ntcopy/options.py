@@ -31,6 +31,7 @@ class Options:
     require: frozenset[str]
     journal: Path
     junit: Path | None
+    table: bool
     memory_mib: int
     cpus: int
     timeout_scale: float
@@ -79,6 +80,7 @@ def parse_options(config: pytest.Config) -> Options:
         require=_require(option.ktest_require),
         journal=journal,
         junit=junit,
+        table=option.ktest_table,
         memory_mib=_between("--ktest-memory", option.ktest_memory, 64, 1 << 20),
         cpus=_between("--ktest-cpus", option.ktest_cpus, 1, 255),
         timeout_scale=_scale(option.ktest_timeout_scale),

@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "Default: beside --junitxml with the suffix .ndjson, else a new one in reports/.",
     )
     group.addoption(
+        "--ktest-table",
+        action="store_true",
+        help="End with a table of all results.",
+    )
+    group.addoption(
         "--ktest-memory",
         metavar="MIB",
         type=int,

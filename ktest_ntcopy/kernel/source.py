@@ -161,6 +161,15 @@ def pristine(version: str, suffix: str, notify: Notify) -> tree.Tree:
     return tree.recognise(path)
 
 
+def prepared_from(path: Path) -> str:
+    """Package and series of a tree in the cache, as one word; empty for other trees."""
+    try:
+        stamp = json.loads((path / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return f"{path.name}+series-{stamp['series']}" if stamp.get("series") else path.name
+
+
 def unpatched(version: str, notify: Notify) -> tree.Tree:
     """An unpatched tree to build from: what the series is compared with."""
     with locked(cache_root() / "trees" / f"{source_package(version)}-unpatched", notify):
