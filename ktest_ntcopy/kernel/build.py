@@ -15,8 +15,7 @@ from ktest_ntcopy.compiler import find_compiler
 from ktest_ntcopy.errors import BuildError
 from ktest_ntcopy.kernel import kconfig
 from ktest_ntcopy.kernel.process import Notify, capture, locked, run_logged
-from ktest_ntcopy.kernel.series import digest, read_series
-from ktest_ntcopy.kernel.tree import Tree
+from ktest_ntcopy.kernel.tree import Tree, patches_in
 
 #: In a build folder: what it was built from, so that an unchanged build is not even looked at.
 STAMP = ".ktest_ntcopy-build.json"
@@ -50,8 +49,7 @@ def _compiler_version() -> str:
 
 def _stamp(tree: Tree, fragment: str) -> dict[str, str]:
     return {
-        "series": digest(read_series(tree.version)),
-        "tree": str(tree.path),
+        "tree": f"{tree.path} {patches_in(tree)}",
         "fragment": hashlib.sha256(fragment.encode()).hexdigest()[:16],
         "compiler": _compiler_version(),
     }

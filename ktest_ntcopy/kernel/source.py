@@ -14,10 +14,8 @@ from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import selftests, tree
 from ktest_ntcopy.kernel.process import Notify, capture, locked
 from ktest_ntcopy.kernel.series import digest, read_series, source_package
+from ktest_ntcopy.kernel.tree import STAMP
 from ktest_ntcopy.paths import cache_root, data_root
-
-#: In a prepared tree: what it was prepared with.
-STAMP = ".ktest_ntcopy.json"
 
 
 @dataclass(frozen=True)
@@ -163,11 +161,10 @@ def pristine(version: str, suffix: str, notify: Notify) -> tree.Tree:
 
 def prepared_from(path: Path) -> str:
     """Package and series of a tree in the cache, as one word; empty for other trees."""
-    try:
-        stamp = json.loads((path / STAMP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not (path / STAMP).exists():
         return ""
-    return f"{path.name}+series-{stamp['series']}" if stamp.get("series") else path.name
+    series = tree.patches_in(tree.recognise(path))
+    return f"{path.name}+series-{series}" if series else path.name
 
 
 def unpatched(version: str, notify: Notify) -> tree.Tree:

@@ -15,6 +15,8 @@ from ktest_ntcopy.kernel.process import output
 
 #: In a plain (not git) tree: which series were applied, and the files as they were before.
 STATE = ".ktest_ntcopy"
+#: In a tree of the cache: what it was prepared with.
+STAMP = ".ktest_ntcopy.json"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,15 @@ def _missing(tree: Tree) -> tuple[patches.Series, ...]:
             if patches.undo_in(repo, one):
                 present.add(one.name)
     return tuple(s for s in every if s.name not in present)
+
+
+def patches_in(tree: Tree) -> str:
+    """Identity of the series that a tree of the cache was prepared with; empty for none."""
+    try:
+        stamp = json.loads((tree.path / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(stamp.get("series", ""))
 
 
 def is_patched(tree: Tree) -> bool:
