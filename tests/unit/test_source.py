@@ -14,6 +14,7 @@ import pytest
 
 from ktest_ntcopy.errors import SourceError
 from ktest_ntcopy.kernel import selftests, series, source
+from ktest_ntcopy.kernel.tree import STAMP
 from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
 
 VERSION = "6.12.1-1~deb12u1"
@@ -142,7 +143,7 @@ class TestPrepare:
 
     def test_a_tree_left_half_made_is_made_again(self, mirror: Mirror) -> None:
         tree = source.prepare("6.12", mirror.notify)
-        (tree.path / source.STAMP).unlink()
+        (tree.path / STAMP).unlink()
         (tree.path / "net/socket.c").write_text("half")
         assert (source.prepare("6.12", mirror.notify).path / "net/socket.c").read_text() == PATCHED
         assert any("incomplete in the cache" in line for line in mirror.said)
