@@ -47,6 +47,7 @@ integration:
 	KTEST_KERNEL='$(KERNEL)' KTEST_KERNEL_UNPATCHED='$(UNPATCHED)' $(PYTHON) -m pytest -q -n auto tests/integration
 
 bench: setup
+	@$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[bench]'
 	$(PYTHON) -m ktest_ntcopy.bench
 
 docs: setup
