@@ -12,7 +12,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ktest_ntcopy.compiler import find_compiler
 from ktest_ntcopy.errors import BuildError
+from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.kernel.process import Notify, capture
 from ktest_ntcopy.machine.base import Command, End, MachineSpec
 from ktest_ntcopy.machine.qemu import QemuMachine
@@ -36,7 +38,9 @@ class Case:
 def _compile(folder: Path) -> Path:
     source = data_root() / "tools-testing-net/bench/send_cost.c"
     program = folder / "send_cost"
-    done = capture(["gcc", "-static", "-O2", "-Wall", "-o", program, source])
+    defines = [f"-D{d.name}={d.value:#x}" for f in load_features() for d in f.defines]
+    compiler = find_compiler().argv
+    done = capture([*compiler, "-static", "-O2", "-Wall", *defines, "-o", program, source])
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise BuildError(f"{source}: {said[0] if said else 'gcc failed'}")

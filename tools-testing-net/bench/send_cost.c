@@ -25,7 +25,7 @@
 #include <x86intrin.h>
 
 #ifndef MSG_NTCOPY
-#define MSG_NTCOPY	0x10000000
+#error "define MSG_NTCOPY as the feature file has it"
 #endif
 
 #define ROUNDS		300
