@@ -33,10 +33,6 @@ CHECKPATCH_IGNORED = (
     "FILE_PATH_CHANGES",
     "BAD_REPORTED_BY_LINK",
 )
-#: How its last line begins when there is nothing to say.
-_SPOTLESS = "total: 0 errors, 0 warnings, 0 checks"
-#: Debian keeps codespell's dictionary here, checkpatch looks for it elsewhere.
-_DICTIONARY = Path("/usr/lib/python3/dist-packages/codespell_lib/data/dictionary.txt")
 #: Netdev takes at most this many patches at once.
 MOST_PATCHES = 15
 _ARM64 = ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
@@ -88,14 +84,9 @@ def round_trip(tree: Tree, every: tuple[patches.Series, ...]) -> Iterator[str]:
 
 def checkpatch(tree: Tree, every: tuple[patches.Series, ...]) -> Iterator[str]:
     """``checkpatch --strict`` as netdev runs it, the missing sign-off aside."""
-    argv = ["perl", str(tree.path / "scripts/checkpatch.pl"), "--strict", "--no-signoff"]
-    argv += ["--codespell", f"--codespellfile={_DICTIONARY}", "--max-line-length=80", "-q"]
-    argv += [f"--ignore={','.join(CHECKPATCH_IGNORED)}", "--terse", "-"]
     for patch in (p for s in every for p in s.patches):
-        done = capture(argv, cwd=tree.path, stdin=patch.text)
-        said = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
-        if done.returncode or not said or not said[-1].startswith(_SPOTLESS):
-            yield from (f"checkpatch: {patch.path.name}: {line}" for line in said or ["died"])
+        options = ("--no-signoff", f"--ignore={','.join(CHECKPATCH_IGNORED)}", "-")
+        yield from style.complaints(tree.path, patch.path.name, *options, text=patch.text)
 
 
 def _objects(files: tuple[str, ...]) -> list[str]:
@@ -225,6 +216,7 @@ def check(version: str, *, bisect: bool, cross: bool, notify: Notify) -> int:
             ("formats byte for byte", lambda: round_trip(pristine, every)),
             ("checkpatch --strict", lambda: checkpatch(pristine, every)),
             ("generated C, checkpatch --strict", lambda: style.generated(prepared.path)),
+            ("other C, checkpatch --strict", lambda: style.own(prepared.path)),
             ("compiles, W=1, sparse", lambda: compiles(bench, every, bisect=bisect)),
         ]
         if cross:

@@ -12,10 +12,10 @@
 #include <arpa/inet.h>
 #include <error.h>
 #include <errno.h>
+#include <linux/types.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,15 +78,15 @@ static void inet_pair(int type, int *fds)
 
 static int by_value(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	__u64 x = *(const __u64 *)a, y = *(const __u64 *)b;
 
 	return x < y ? -1 : x > y;
 }
 
 static void measure(const char *name, int *fds, size_t size, int flags)
 {
-	static uint64_t cost[ROUNDS];
-	uint64_t start;
+	static __u64 cost[ROUNDS];
+	__u64 start;
 	size_t got;
 	int i;
 

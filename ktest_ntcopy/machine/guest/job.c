@@ -28,7 +28,7 @@ struct job {
 	int ended;
 	__u64 sent;
 	__u64 deadline;
-	__u64 end;	/* when it ended, or was ended; what follows is clean-up */
+	__u64 end;	/* when it ended or was ended, before clean-up */
 	__u32 reason;	/* why we ended it, or 0 */
 	char note[NOTE_MAX];
 };
@@ -139,7 +139,7 @@ static __u32 count_stuck(struct job *job)
 	return stuck ? stuck : 1;	/* there is one, or we were not here */
 }
 
-/* A killed command cannot take its probes away, and the next needs the names. */
+/* A killed command cannot take its probes away; the next needs the names. */
 static void remove_probes(void)
 {
 	char byte[2];

@@ -2,9 +2,9 @@
 /*
  * Frames between the host and the guest agent, over one virtio-serial port.
  *
- * Everything is little endian and naturally aligned.  A frame is a header and LENGTH
- * bytes of payload; the host chooses TOKEN at random, so that bytes which
- * somebody else pushes into the port are told from frames and skipped.
+ * Everything is little endian and naturally aligned.  A frame is a header
+ * and LENGTH bytes of payload; the host chooses TOKEN at random, so that bytes
+ * which somebody else pushes into the port are told from frames and skipped.
  * Strings end with NUL.  ktest_ntcopy/machine/channel.py is the other side.
  */
 #ifndef KTEST_PROTOCOL_H
@@ -21,7 +21,7 @@
 #define KTEST_REPLY_MAX		16384	/* payload, guest to host */
 #define KTEST_ARGS_MAX		1024	/* arguments, and as many variables */
 
-#define KTEST_HELLO_SHARE	1	/* mount the host's directory on /host */
+#define KTEST_HELLO_SHARE	1	/* mount host directory on /host */
 
 enum ktest_type {
 	KTEST_HELLO	= 1,	/* host: hello */
