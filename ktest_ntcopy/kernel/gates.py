@@ -104,7 +104,8 @@ def _warnings(bench: Workbench, objects: list[str], *extra: str) -> set[str]:
         raise BuildError(f"does not compile: {build.first_error(log)}")
     text = log.read_text(encoding="utf-8", errors="replace")
     found = re.findall(r"^(\S+?):\d+(?::\d+)?: ((?:warning|error): .*)$", text, re.MULTILINE)
-    return {f"{Path(file).name}: {message}" for file, message in found}
+    tree = f"{bench.tree.path}/"
+    return {f"{file.removeprefix(tree)}: {message}" for file, message in found}
 
 
 def _states(tree: Tree, every: tuple[patches.Series, ...]) -> Iterator[patches.Patch | None]:
@@ -154,6 +155,11 @@ def compiles(bench: Workbench, every: tuple[patches.Series, ...], *, bisect: boo
             said = _warnings(bench, objects, "W=1", "C=2") if objects else set()
             if patch is None:
                 known = said
+                # sparse says no more about a file in which it meets what it takes for an error.
+                for line in sorted(x for x in known if ": error: " in x):
+                    bench.notify(
+                        f"sparse cannot judge this file, before the series or after: {line}"
+                    )
             yield from (f"{name}: new: {line}" for line in sorted(said - known))
             if bisect:
                 _build_all(bench, name)
