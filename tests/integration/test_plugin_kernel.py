@@ -223,8 +223,10 @@ def test_a_run_that_is_ended_leaves_results_and_no_machine(
 def end_a_run(
     kernel: Path, tmp_path: Path, way: tuple[str, ...], number: signal.Signals, temporary: Path
 ) -> None:
+    # Whoever runs us in the background may have us ignore the interrupt.
     process = subprocess.Popen(
-        command(kernel, tmp_path, "msg_ntcopy", "-m", "selftest", *way),
+        ["env", "--default-signal=INT"]
+        + command(kernel, tmp_path, "msg_ntcopy", "-m", "selftest", *way),
         cwd=tmp_path,
         env=environment(KTEST_MARK=str(tmp_path), TMPDIR=str(temporary)),
         stdout=subprocess.DEVNULL,
