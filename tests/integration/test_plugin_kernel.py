@@ -225,8 +225,10 @@ def end_a_run(
 ) -> None:
     # Whoever runs us in the background may have us ignore the interrupt.
     process = subprocess.Popen(
-        ["env", "--default-signal=INT"]
-        + command(kernel, tmp_path, "msg_ntcopy", "-m", "selftest", *way),
+        [
+            *("env", "--default-signal=INT"),
+            *command(kernel, tmp_path, "msg_ntcopy", "-m", "selftest", *way),
+        ],
         cwd=tmp_path,
         env=environment(KTEST_MARK=str(tmp_path), TMPDIR=str(temporary)),
         stdout=subprocess.DEVNULL,
