@@ -58,10 +58,11 @@ class Book:
             if not self._controls:
                 self._journal = Journal.open(options.journal)
                 return
+            # First: if another run has this journal, the report is that run's, too.
+            self._journal = Journal.create(options.journal)
             if options.junit:
                 # An old report must not pass for this run's if this one is killed.
                 _remove(options.junit)
-            self._journal = Journal.create(options.journal)
             kernel = options.kernel
             self._journal.header(
                 Header(
@@ -156,7 +157,7 @@ class Book:
         """
         if not self._journal:
             return True
-        self._journal.close()
+        # Not closed before the end: until then nobody else may start it anew.
         options = self._options
         run = read_journal(options.journal)
         cases = run.cases()

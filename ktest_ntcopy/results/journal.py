@@ -16,6 +16,7 @@ kept in its properties.  A planned case without any record is an error, "not run
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -112,19 +113,33 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path | str) -> Journal:
-        """Start a new journal; an old one at this path is emptied.  The controller's."""
-        return cls._open(Path(path), os.O_TRUNC)
+        """Start a new journal; an old one at this path is emptied.  The controller's.
+
+        Raises ConfigError if it cannot be written, or if another run's controller still
+        has it: the lock lasts until :meth:`close`, or the end of the process.
+        """
+        journal = cls._open(Path(path))
+        try:
+            journal._lock()
+            os.ftruncate(journal._descriptor, 0)
+        except OSError as error:
+            journal.close()
+            raise ConfigError(_cannot(journal.path, error)) from error
+        except ConfigError:
+            journal.close()
+            raise
+        return journal
 
     @classmethod
     def open(cls, path: Path | str) -> Journal:
         """Add to a journal, made if absent.  Raises ConfigError if it cannot be written."""
-        journal = cls._open(Path(path), 0)
+        journal = cls._open(Path(path))
         journal._end_torn_line()
         return journal
 
     @classmethod
-    def _open(cls, path: Path, flags: int) -> Journal:
-        flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    def _open(cls, path: Path) -> Journal:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return cls(path, os.open(path, flags, 0o644))
@@ -155,6 +170,17 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{self.path}: another run is writing this journal; give another --junitxml "
+                "or --ktest-journal"
+            ) from error
+        except OSError:
+            pass  # a file system without locks: no worse than before there was one
 
     def _end_torn_line(self) -> None:
         """Keep the first new record off a line that a dead writer left unfinished."""

@@ -340,3 +340,38 @@ def test_closing_twice(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "j")
     journal.close()
     journal.close()
+
+
+def test_a_second_controller_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append(RESULT)
+        with pytest.raises(ConfigError, match=r"j: another run is writing .* --ktest-journal"):
+            Journal.create(path)
+        with Journal.open(path) as worker:
+            worker.append(RESULT)
+        assert len(read_journal(path).results) == 2
+    with Journal.create(path):
+        assert path.read_bytes() == b""
+    assert [p.name for p in tmp_path.iterdir()] == ["j"]
+
+
+def _hold(path: Path) -> None:
+    journal = Journal.create(path)
+    journal.append(RESULT)
+    time.sleep(60)
+
+
+def test_a_killed_controller_does_not_keep_its_journal(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    process = multiprocessing.get_context("fork").Process(target=_hold, args=(path,))
+    process.start()
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(ConfigError, match="another run"):
+        Journal.create(path)
+    process.kill()
+    process.join()
+    Journal.create(path).close()
+    assert path.read_bytes() == b""

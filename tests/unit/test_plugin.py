@@ -19,7 +19,7 @@ import pytest
 from ktest_ntcopy import waiting
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.report.junit import write_junit
-from ktest_ntcopy.results.journal import read_journal
+from ktest_ntcopy.results.journal import Journal, read_journal
 from ktest_ntcopy.results.model import Status
 from tests.unit import fake_kernel as fake
 
@@ -505,6 +505,19 @@ def test_bad_input_is_a_usage_error(lab: Lab, args: tuple[str, ...], text: str) 
     assert text in done.err
     assert "Traceback" not in done.out + done.err
     assert done.log() == []
+
+
+def test_a_second_run_with_the_same_journal_is_refused(lab: Lab, way: tuple[str, ...]) -> None:
+    journal = Journal.create(lab.folder / "out.ndjson")
+    (lab.folder / "out.xml").write_text("<the first run's report/>")
+    done = lab.run(*way)
+    assert done.code == 4
+    assert "another run is writing this journal" in done.out + done.err
+    assert "Traceback" not in done.out + done.err
+    assert (lab.folder / "out.xml").exists()
+    assert (lab.folder / "out.ndjson").stat().st_size == 0
+    journal.close()
+    assert lab.run("-m", "vmlinux", *way).code == 0
 
 
 @pytest.mark.parametrize("key", ["build", "make"])
