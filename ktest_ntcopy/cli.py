@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ktest_ntcopy import __version__
-from ktest_ntcopy.errors import USAGE, KtestError
+from ktest_ntcopy.errors import USAGE, BuildError, KtestError
 
 DEFAULT_VERSION = "6.12"
 
@@ -35,9 +35,12 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _apply(args: argparse.Namespace) -> int:
-    from ktest_ntcopy.kernel import tree
+    from ktest_ntcopy.kernel import selftests, tree
 
     found = tree.recognise(args.tree)
+    tree.require_clean(found)
+    # A tree that cannot take the tests does not get the series either.
+    selftests.generate(found.path, found.version, dry_run=True)
     applied = tree.apply(found)
     print(f"Linux {found.release}: " + (f"applied {', '.join(applied)}" if applied else "has all"))
     return _generate(args)
@@ -51,9 +54,18 @@ def prepare(version: str, *, patched: bool = True) -> tuple[Path, Path]:
     from ktest_ntcopy.paths import cache_root
 
     make_tree = source.prepare if patched else source.unpatched
-    tree = make_tree(version, _say)
-    out = cache_root() / "builds" / tree.path.name
-    built = build.build(tree, out, render(kconfig()), _say)
+    for attempt in (1, 2):
+        tree = make_tree(version, _say)
+        out = cache_root() / "builds" / tree.path.name
+        try:
+            built = build.build(tree, out, render(kconfig()), _say)
+            break
+        except BuildError as err:
+            if attempt == 2:
+                raise
+            # It may be the cache's fault; a tree costs seconds to unpack.
+            _say(f"{err}; trying once more with the tree unpacked again")
+            source.discard(tree)
     _say(
         f"Linux {tree.release} built in {built.seconds:.0f} s"
         if built.seconds

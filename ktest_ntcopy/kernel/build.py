@@ -63,7 +63,9 @@ def _unchanged(out: Path, stamp: dict[str, str]) -> bool:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):
         return False
-    return bool({**have, "seconds": ""} == {**stamp, "vmlinux": found, "seconds": ""})
+    if not isinstance(have, dict):
+        return False
+    return {**have, "seconds": ""} == {**stamp, "vmlinux": found, "seconds": ""}
 
 
 def first_error(log: Path) -> str:

@@ -192,6 +192,11 @@ def apply_one(repo: Path, series: Series, patch: Patch, *, release: str) -> None
     Raises PatchError naming patch, file, hunk and the version it was made for.
     """
     if complaint := _git_apply(repo, patch):
+        if not _git_apply(repo, patch, "--check", "-R"):
+            raise PatchError(
+                f"{series.name}/{patch.path.name} is in this tree already, but not all of its "
+                "series is; take it out first"
+            )
         raise _failure(series, patch, complaint, release)
     _git(repo, "reset", "-q", "--hard")
     _git(repo, "am", "-q", "--keep-cr", patch.path.absolute())

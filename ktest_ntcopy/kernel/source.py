@@ -43,18 +43,27 @@ def _free(folder: Path, needed: int, what: str) -> None:
         )
 
 
+def _sound(deb: Path, record: Path) -> bool:
+    """True if a cached package is the file that was put there, and a package."""
+    # Not even opened unless it is a plain file: a FIFO would never end.
+    if not deb.is_file() or not record.is_file():
+        return False
+    if record.read_text(encoding="utf-8", errors="replace").strip() != _sha256(deb):
+        return False
+    return capture(["dpkg-deb", "-f", deb, "Version"]).returncode == 0
+
+
 def _cached(folder: Path, package: str, notify: Notify) -> list[Source]:
     """Sound packages in the cache, newest first; unsound ones are removed."""
     found = []
     for deb in folder.glob(f"{package}_*.deb"):
         record = deb.with_suffix(".sha256")
-        fields = capture(["dpkg-deb", "-f", deb, "Version"])
-        sound = record.exists() and record.read_text(encoding="utf-8").strip() == _sha256(deb)
-        if not sound or fields.returncode:
+        if not _sound(deb, record):
             notify(f"{deb.name}: damaged in the cache, fetching it again")
-            deb.unlink()
+            shutil.rmtree(deb) if deb.is_dir() else deb.unlink()
             record.unlink(missing_ok=True)
             continue
+        fields = capture(["dpkg-deb", "-f", deb, "Version"])
         found.append((deb.stat().st_mtime, Source(deb, package, fields.stdout.decode().strip())))
     return [source for _, source in sorted(found, key=lambda f: f[0], reverse=True)]
 
@@ -67,7 +76,7 @@ def obtain(version: str, notify: Notify) -> Source:
     """
     package = source_package(version)
     folder = cache_root() / "sources"
-    _free(folder, 400 << 20, "a kernel source package")
+    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / package, notify):
         cached = _cached(folder, package, notify)
         policy = capture(["apt-cache", "policy", package]).stdout.decode(errors="replace")
@@ -78,6 +87,7 @@ def obtain(version: str, notify: Notify) -> Source:
         for source in cached:
             if candidate in (source.package_version, "(none)"):
                 return source
+        _free(folder, 400 << 20, "a kernel source package")
         notify(f"fetching {package} {candidate}")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             done = capture(
@@ -106,18 +116,15 @@ def _unpack(source: Source, target: Path, notify: Notify) -> None:
     notify(f"unpacking {source.package} {source.package_version}")
     _free(target.parent, 6 << 30, "a kernel tree and its build")
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        pipe = (
-            f"set -o pipefail; dpkg-deb --fsys-tarfile '{source.deb}'"
-            f" | tar -xO ./usr/src/{source.package}.tar.xz | tar -xJ -C '{scratch}'"
-        )
-        done = capture(["bash", "-c", pipe])
+        pipe = 'set -o pipefail; dpkg-deb --fsys-tarfile "$1" | tar -xO "$2" | tar -xJ -C "$3"'
+        inside = f"./usr/src/{source.package}.tar.xz"
+        done = capture(["bash", "-c", pipe, "unpack", source.deb, inside, scratch])
         roots = list(Path(scratch).iterdir())
         if done.returncode or len(roots) != 1:
             said = done.stderr.decode(errors="replace").strip().splitlines()
-            source.deb.unlink(missing_ok=True)
             raise SourceError(
-                f"{source.deb.name} cannot be unpacked ({said[0] if said else 'no tree in it'}); "
-                "it was removed from the cache, run again"
+                f"{source.deb} cannot be unpacked in {target.parent}: "
+                f"{said[0] if said else 'no kernel tree in it'}"
             )
         roots[0].replace(target)
 
@@ -167,10 +174,27 @@ def prepared_from(path: Path) -> str:
     return f"{path.name}+series-{series}" if series else path.name
 
 
+def discard(found: tree.Tree) -> None:
+    """Have a tree of the cache unpacked again next time."""
+    (found.path / STAMP).unlink(missing_ok=True)
+
+
 def unpatched(version: str, notify: Notify) -> tree.Tree:
     """An unpatched tree to build from: what the series is compared with."""
     with locked(cache_root() / "trees" / f"{source_package(version)}-unpatched", notify):
         return pristine(version, "unpatched", notify)
+
+
+def _unpacked(source: Source, path: Path, notify: Notify) -> tree.Tree:
+    if not path.exists():
+        _unpack(source, path, notify)
+    return tree.recognise(path)
+
+
+def _bring_up(found: tree.Tree) -> None:
+    """Series and tests of today."""
+    tree.apply(found)
+    selftests.generate(found.path, found.version)
 
 
 def prepare(version: str, notify: Notify) -> tree.Tree:
@@ -184,19 +208,23 @@ def prepare(version: str, notify: Notify) -> tree.Tree:
     wanted = {"series": digest(read_series(version)), "inputs": _inputs()}
     with locked(path, notify):
         stamp = path / STAMP
-        have: dict[str, str] = {}
+        have: object = None
         try:
             have = json.loads(stamp.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             if path.exists():
                 notify(f"{path.name}: incomplete in the cache, unpacking it again")
                 shutil.rmtree(path)
-        if not path.exists():
-            _unpack(source, path, notify)
-        result = tree.recognise(path)
+        result = _unpacked(source, path, notify)
         if have != wanted:
             stamp.unlink(missing_ok=True)
-            tree.apply(result)
-            selftests.generate(path, version)
+            try:
+                _bring_up(result)
+            except SourceError as err:
+                # Somebody changed what is ours to change; it can be had again.
+                notify(f"{err}; unpacking it again")
+                shutil.rmtree(path)
+                result = _unpacked(source, path, notify)
+                _bring_up(result)
             stamp.write_text(json.dumps(wanted), encoding="utf-8")
         return result

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -78,6 +79,26 @@ def require_clean(tree: Tree) -> None:
         )
 
 
+#: What git leaves lying about while somebody is in the middle of something.
+_UNFINISHED = (
+    *("rebase-apply", "rebase-merge", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"),
+    "index.lock",
+)
+
+
+def require_idle(tree: Tree) -> None:
+    """Raise SourceError if a rebase, am, merge or other git command is under way."""
+    if not tree.is_git:
+        return
+    for name in _UNFINISHED:
+        argv = ["git", "rev-parse", "--git-path", name]
+        path = tree.path / output(argv, cwd=tree.path, error=SourceError).strip()
+        if path.exists():
+            raise SourceError(
+                f"{tree.path}: git is in the middle of something ({name}); finish or abort it first"
+            )
+
+
 def _missing(tree: Tree) -> tuple[patches.Series, ...]:
     """Series that are not in the tree yet, by whether their patches apply backwards."""
     every = patches.read_series(tree.version)
@@ -96,7 +117,7 @@ def patches_in(tree: Tree) -> str:
         stamp = json.loads((tree.path / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    return str(stamp.get("series", ""))
+    return str(stamp.get("series", "")) if isinstance(stamp, dict) else ""
 
 
 def is_patched(tree: Tree) -> bool:
@@ -116,6 +137,7 @@ def apply(tree: Tree) -> tuple[str, ...]:
     A git tree gets commits, a plain one changed files with the originals kept
     in :data:`STATE`.  Nothing is changed unless everything applies.
     """
+    require_idle(tree)
     require_clean(tree)
     if not tree.is_git and tree.state.exists():
         return _apply_again(tree)
@@ -132,53 +154,89 @@ def apply(tree: Tree) -> tuple[str, ...]:
     return tuple(s.name for s in wanted)
 
 
+def _digest(path: Path) -> str:
+    """Of a file's contents; empty if there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _recorded(tree: Tree) -> dict[str, list[str]]:
+    """Files that we changed in a plain tree, each with what we may have left in it."""
+    try:
+        found = json.loads((tree.state / "files.json").read_text(encoding="utf-8"))
+        return {str(file): [str(d) for d in digests] for file, digests in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as err:
+        raise SourceError(
+            f"{tree.state}: what was changed here cannot be read ({err}); unpack the tree again"
+        ) from err
+
+
+def _record(tree: Tree, files: dict[str, list[str]]) -> None:
+    record = tree.state / "files.json"
+    temporary = record.with_suffix(".new")
+    temporary.write_text(json.dumps(files, sort_keys=True), encoding="utf-8")
+    temporary.replace(record)
+
+
 def _apply_again(tree: Tree) -> tuple[str, ...]:
     """Bring a plain tree that we changed before up to the series of today."""
     every = patches.read_series(tree.version)
-    recorded = json.loads((tree.state / "files.json").read_text(encoding="utf-8"))
+    recorded = _recorded(tree)
+    originals = tree.state / "orig"
+    for file, digests in recorded.items():
+        # A run that was stopped half way has left some files as they were.
+        if _digest(tree.path / file) not in (*digests, _digest(originals / file)):
+            raise SourceError(
+                f"{tree.path}: {file} was changed after the series went in; "
+                "take your change out first, or work in a git tree"
+            )
     files = tuple(sorted({*patches.touched(every), *recorded}))
     # A file we once added has no original and must not be found in the tree either.
-    originals = tree.state / "orig"
     ours = {f for f in recorded if not (originals / f).exists()}
     visible = tuple(f for f in files if f not in ours)
     with patches.scratch_repository(tree.path, visible, originals=originals) as repo:
         patches.apply_in(repo, every, release=tree.release)
-        _install(tree, repo, files)
-    return tuple(s.name for s in every)
+        changed = _install(tree, repo, files)
+    return tuple(s.name for s in every) if changed else ()
 
 
-def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> None:
-    """Copy patched files over, originals first, so that a stop half way can be undone."""
+def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> bool:
+    """Copy patched files over; False if all were as they should be.
+
+    Originals are kept and the record is written first, so that a stop half way
+    can be undone and is not taken for somebody's change.
+    """
     keep = tree.state / "orig"
-    recorded = tree.state / "files.json"
-    known = set(json.loads(recorded.read_text("utf-8"))) if recorded.exists() else set()
+    known = _recorded(tree) if (tree.state / "files.json").exists() else {}
     tree.state.mkdir(exist_ok=True)
     for file in files:
         original = tree.path / file
         if file not in known and original.exists():
             (keep / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(original, keep / file)
-    recorded.write_text(json.dumps(sorted({*files, *known})), encoding="utf-8")
-    for file in files:
+    wanted = {file: _digest(repo / file) for file in files}
+    changed = [file for file in files if _digest(tree.path / file) != wanted[file]]
+    _record(tree, {file: [wanted[file], *known.get(file, [])] for file in files})
+    # Only these: a file that keeps its time stamp keeps its object.
+    for file in changed:
         target, new = tree.path / file, repo / file
-        if not new.exists():
-            target.unlink(missing_ok=True)
-        # A file that already has the wanted text keeps its time stamp, and make its object.
-        elif not target.exists() or target.read_bytes() != new.read_bytes():
+        if new.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = target.with_name(target.name + ".ktest")
             shutil.copyfile(new, temporary)
             temporary.replace(target)
+        else:
+            target.unlink(missing_ok=True)
+    _record(tree, {file: [wanted[file]] for file in files})
+    return bool(changed)
 
 
 def restore(tree: Tree) -> None:
     """Undo :func:`apply` in a plain tree.  Raises SourceError for a git tree."""
     if tree.is_git:
         raise SourceError(f"{tree.path}: a git tree; `git reset` takes the commits out")
-    record = tree.state / "files.json"
-    if not record.exists():
+    if not tree.state.exists():
         return
-    for file in json.loads(record.read_text(encoding="utf-8")):
+    for file in _recorded(tree):
         kept, target = tree.state / "orig" / file, tree.path / file
         if kept.exists():
             shutil.copyfile(kept, target)

@@ -132,14 +132,55 @@ class TestObtain:
             source.obtain("6.12", mirror.notify)
         assert mirror.fetches == 0
 
+    def test_with_everything_cached_no_space_is_needed(
+        self, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source.obtain("6.12", mirror.notify)
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 10, 5 << 20))
+        source.obtain("6.12", mirror.notify)
+        assert mirror.fetches == 1
+
+    @pytest.mark.parametrize("kind", ["fifo", "folder"])
+    def test_what_is_no_file_is_replaced(self, mirror: Mirror, tmp_path: Path, kind: str) -> None:
+        source.obtain("6.12", mirror.notify)
+        deb = cached_deb(tmp_path)
+        deb.unlink()
+        os.mkfifo(deb) if kind == "fifo" else deb.mkdir()
+        assert source.obtain("6.12", mirror.notify).deb.is_file()
+        assert mirror.fetches == 2
+
 
 class TestPrepare:
+    def test_a_cache_with_an_odd_name(
+        self, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KTEST_CACHE", str(tmp_path / "ca'che $(x)"))
+        tree = source.prepare("6.12", mirror.notify)
+        assert (tree.path / "net/socket.c").read_text() == PATCHED
+
     def test_a_prepared_tree_is_patched_and_kept(self, mirror: Mirror) -> None:
         tree = source.prepare("6.12", mirror.notify)
         assert (tree.path / "net/socket.c").read_text() == PATCHED
         stamp = (tree.path / "net/socket.c").stat().st_mtime_ns
         assert source.prepare("6.12", mirror.notify) == tree
         assert (tree.path / "net/socket.c").stat().st_mtime_ns == stamp
+
+    def test_a_tree_that_somebody_changed_is_made_again(
+        self, mirror: Mirror, tmp_path: Path
+    ) -> None:
+        tree = source.prepare("6.12", mirror.notify)
+        (tree.path / "net/socket.c").write_text("mine\n")
+        # Noticed when there is something to bring up to date.
+        (tmp_path / "tools-testing-net/new").write_text("x")
+        assert (source.prepare("6.12", mirror.notify).path / "net/socket.c").read_text() == PATCHED
+        assert any("was changed after the series went in" in line for line in mirror.said)
+
+    def test_a_discarded_tree_is_unpacked_again(self, mirror: Mirror) -> None:
+        tree = source.prepare("6.12", mirror.notify)
+        (tree.path / "net/other.c").write_text("damage")
+        source.discard(tree)
+        assert not (source.prepare("6.12", mirror.notify).path / "net/other.c").exists()
 
     def test_a_tree_left_half_made_is_made_again(self, mirror: Mirror) -> None:
         tree = source.prepare("6.12", mirror.notify)

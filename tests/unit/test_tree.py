@@ -70,7 +70,7 @@ class TestPlainTree:
         found = tree.recognise(make_tree(tmp_path / "linux"))
         tree.apply(found)
         stamp = (found.path / "net/socket.c").stat().st_mtime_ns
-        tree.apply(found)
+        assert tree.apply(found) == ()
         assert (found.path / "net/socket.c").stat().st_mtime_ns == stamp
 
     def test_follows_a_series_that_was_changed(self, tmp_path: Path, root: Path) -> None:
@@ -107,6 +107,42 @@ class TestPlainTree:
         with pytest.raises(PatchError, match=r"net/socket\.c does not exist; it was made"):
             tree.apply(found)
 
+    def test_a_users_change_is_not_undone(self, tmp_path: Path) -> None:
+        found = tree.recognise(make_tree(tmp_path / "linux"))
+        tree.apply(found)
+        with (found.path / "net/socket.c").open("a") as file:
+            file.write("/* mine */\n")
+        before = contents(found.path)
+        with pytest.raises(
+            SourceError, match=r"net/socket\.c was changed after the series went in"
+        ):
+            tree.apply(found)
+        assert contents(found.path) == before
+
+    @pytest.mark.parametrize("record", ["", "[]", '{"net/socket.c": 3}'])
+    def test_a_damaged_record_is_said(self, tmp_path: Path, record: str) -> None:
+        found = tree.recognise(make_tree(tmp_path / "linux"))
+        tree.apply(found)
+        (found.state / "files.json").write_text(record)
+        with pytest.raises(SourceError, match=r"cannot be read .*unpack the tree again"):
+            tree.apply(found)
+
+    def test_goes_on_where_it_was_stopped(self, tmp_path: Path) -> None:
+        found = tree.recognise(make_tree(tmp_path / "linux"))
+        tree.apply(found)
+        # Everything was recorded, but a file not yet replaced.
+        (found.path / "net/socket.c").write_text(SOCKET)
+        assert tree.apply(found) == ("10-one", "20-two")
+        assert (found.path / "net/socket.c").read_text() == SECOND
+
+    def test_a_part_of_a_series_is_named(self, tmp_path: Path) -> None:
+        path = make_tree(tmp_path / "linux")
+        (path / "net/socket.c").write_text(SECOND)
+        with pytest.raises(
+            PatchError, match=r"20-two/0001-.* is in this tree already, but not all"
+        ):
+            tree.apply(tree.recognise(path))
+
 
 @pytest.mark.usefixtures("root")
 class TestGitTree:
@@ -135,6 +171,19 @@ class TestGitTree:
         (path / "Makefile").write_text((path / "Makefile").read_text() + "# mine\n")
         with pytest.raises(SourceError, match=r"uncommitted changes \(Makefile\)"):
             tree.apply(tree.recognise(path))
+        assert git(path, "log", "--format=%s").splitlines() == ["base"]
+
+    @pytest.mark.parametrize(
+        "name", ["rebase-apply", "rebase-merge", "MERGE_HEAD", "CHERRY_PICK_HEAD", "index.lock"]
+    )
+    def test_refuses_while_git_is_in_the_middle_of_something(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        path = make_tree(tmp_path / "linux", is_git=True)
+        (path / ".git" / name).mkdir()
+        with pytest.raises(SourceError, match=rf"middle of something \({name}\); finish or abort"):
+            tree.apply(tree.recognise(path))
+        assert (path / ".git" / name).exists()
         assert git(path, "log", "--format=%s").splitlines() == ["base"]
 
     def test_generated_files_do_not_count_as_changes(self, tmp_path: Path) -> None:
