@@ -37,3 +37,7 @@ class BootError(KtestError):
 
 class MachineError(KtestError):
     """The host could not run a machine at all (no QEMU, no memory, no disk)."""
+
+
+class MachineLost(MachineError):
+    """Something on the host ended the machine while it booted: another try may do."""

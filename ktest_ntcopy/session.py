@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ktest_ntcopy.errors import BootError, KtestError, MachineError
+from ktest_ntcopy.errors import BootError, KtestError, MachineError, MachineLost
 from ktest_ntcopy.features.model import Program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
@@ -101,7 +101,7 @@ class Session:
                 raise
         except KtestError as err:
             self._failures.append(err)
-            if not isinstance(err, BootError):
+            if not isinstance(err, BootError | MachineLost):
                 # The host's or the caller's fault: it would be the same again.
                 self._failures = [err] * BOOT_ATTEMPTS
             raise
@@ -179,7 +179,8 @@ class Session:
                 message, _, console = str(err).partition("\n")
                 result = could_not_boot(self._case(program, point, nodeid), message, console)
                 if not isinstance(err, BootError):
-                    result = replace(result, cause=Cause.OTHER)
+                    lost = isinstance(err, MachineLost)
+                    result = replace(result, cause=Cause.LOST if lost else Cause.OTHER)
                 return replace(result, start=start, duration=time.time() - start)
             return None
 

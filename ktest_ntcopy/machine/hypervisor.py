@@ -41,6 +41,8 @@ _CONNECT = 15.0
 _READ_SIZE = 1 << 18
 #: Bytes of console output that may wait for us.
 _CONSOLE_ROOM = 1 << 20
+#: What QEMU says of a signal that it obeys.
+_TERMINATED = "terminating on signal"
 #: Bytes of one line taken in one go; a flood must not starve the other lines.
 _READ_MAX = 4 << 20
 
@@ -48,9 +50,10 @@ _READ_MAX = 4 << 20
 class HypervisorGone(Exception):
     """QEMU ended before it ran a guest: in one line, and all that it said."""
 
-    def __init__(self, words: str, said: list[str]) -> None:
+    def __init__(self, words: str, said: list[str], *, killed: bool) -> None:
         super().__init__(words)
         self.said = said
+        self.killed = killed  #: by a signal
 
 
 def _listen(path: Path) -> socket.socket:
@@ -160,7 +163,7 @@ class Hypervisor:
                 self.gone = True
                 if not ready:
                     raise MachineError(f"QEMU did not start within {_CONNECT:g} s")
-                raise HypervisorGone(self.last_words(), self.said())
+                raise HypervisorGone(self.last_words(), self.said(), killed=self.killed)
         return [accepted[listener] for listener in listeners]
 
     # Talking
@@ -245,6 +248,13 @@ class Hypervisor:
         except OSError:
             return []
         return text.splitlines()
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended QEMU.  Only to be asked when it is gone."""
+        status = self._finish()
+        # QEMU takes SIGTERM and its like as a wish, and says so on its way out.
+        return not 0 <= status <= 128 or any(_TERMINATED in line for line in self.said())
 
     def last_words(self) -> str:
         """How QEMU ended and its last line, in one line."""

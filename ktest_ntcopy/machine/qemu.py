@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from ktest_ntcopy.errors import BootError, MachineError
+from ktest_ntcopy.errors import BootError, MachineError, MachineLost
 from ktest_ntcopy.machine import channel, diagnose, initramfs
 from ktest_ntcopy.machine.accel import Verdicts, boot_with_best, verdict_key
 from ktest_ntcopy.machine.agent_build import agent_program
@@ -154,7 +154,7 @@ class QemuMachine:
         """Start and wait for the agent.
 
         Raises ConfigError (kernel or files cannot be read), BootError (the kernel's
-        fault) or MachineError (the host's).
+        fault), MachineLost (QEMU was killed) or MachineError (the host's fault).
         """
         if self._hypervisor is not None:
             raise MachineError("the machine was booted before; make a new one")
@@ -305,7 +305,7 @@ class QemuMachine:
             with _disk_errors(layout.log.parent):
                 hypervisor = Hypervisor(arguments, layout, token=self._token)
         except HypervisorGone as err:
-            raise self._refused(str(err), err.said) from err
+            raise self._refused(err) from err
         usual = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
         try:
             hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
@@ -366,18 +366,22 @@ class QemuMachine:
         cause = symptom or diagnose.boot_cause(console, said)
         if hypervisor.gone and not cause:
             words = hypervisor.last_words()
+            if hypervisor.killed:
+                return MachineLost(f"QEMU ended while the guest booted: {words}")
             if hypervisor.qmp.event("SHUTDOWN") is None:
                 return MachineError(f"QEMU ended while the guest booted: {words}")
             cause = "the guest reset itself before it reported back"
         return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}")
 
-    def _refused(self, words: str, said: list[str]) -> BootError | MachineError:
+    def _refused(self, gone: HypervisorGone) -> BootError | MachineError:
         """QEMU ended before it had set itself up."""
+        words, said = str(gone), gone.said
         if why := diagnose.host_cause(said):
             return MachineError(f"{why} for a guest of {self._spec.memory_mib} MiB: {words}")
         if cause := diagnose.boot_cause((), said):
             return BootError(f"{self._spec.kernel}: {cause} ({words})")
-        return MachineError(f"QEMU did not start: {words}")
+        kind = MachineLost if gone.killed else MachineError
+        return kind(f"QEMU did not start: {words}")
 
 
 def open_machine(

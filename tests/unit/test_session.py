@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.errors import BootError, ConfigError, MachineError
+from ktest_ntcopy.errors import BootError, ConfigError, MachineError, MachineLost
 from ktest_ntcopy.features.model import Program
 from ktest_ntcopy.machine.base import Chunk, Command, End, MachineInfo, MachineSpec, Outcome
 from ktest_ntcopy.results.model import Cause, Result, Status
@@ -205,6 +205,21 @@ def test_second_boot_may_do(lab: Lab) -> None:
     lab.boot_errors = [BootError("once")]
     assert lab.case().status is Status.PASS
     assert lab.boots == 2
+
+
+def test_machine_that_was_killed_in_boot_is_booted_again(lab: Lab) -> None:
+    lab.boot_errors = [MachineLost("killed by SIGKILL")]
+    assert lab.case().status is Status.PASS
+    assert lab.boots == 2
+
+
+def test_machines_that_are_killed_in_every_boot_are_given_up(lab: Lab) -> None:
+    lab.boot_errors = [MachineLost("killed by SIGKILL") for _ in range(9)]
+    results = [lab.case() for _ in range(3)]
+    assert lab.boots == BOOT_ATTEMPTS
+    assert {(r.status, r.cause, r.message) for r in results} == {
+        (Status.ERROR, Cause.LOST, "killed by SIGKILL")
+    }
 
 
 @pytest.mark.parametrize("error", [MachineError("host"), ConfigError("input")])
