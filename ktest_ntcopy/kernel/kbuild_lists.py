@@ -19,6 +19,11 @@ _ASSIGNMENT = re.compile(r"^TEST_GEN_PROGS\s*[:+]?=(?P<names>(?:.*\\\n)*.*)$", r
 _FLAGS_RULE = re.compile(r"^\$\(OUTPUT\)/[\w.-]+: *(?:LDLIBS|CFLAGS|LDFLAGS)\b.*$", re.MULTILINE)
 
 
+def _lines(text: str) -> list[str]:
+    """Lines without their ends.  Only a newline ends one: a form feed stays where it is."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _is_sorted(names: Sequence[str]) -> bool:
     return all(a <= b for a, b in itertools.pairwise(names))
 
@@ -42,7 +47,7 @@ def _add_program(text: str, program: str) -> str:
     if program in named:
         return text
     for match in _BLOCK.finditer(text):
-        lines = match["body"].splitlines()
+        lines = _lines(match["body"])
         # "# end of TEST_GEN_PROGS" closes a list whose every entry has a backslash.
         end = next((i for i, line in enumerate(lines) if line.startswith("#")), None)
         if end is None or not lines[:end]:
@@ -67,8 +72,11 @@ def _add_libs(text: str, program: str, libs: Sequence[str]) -> str:
     rule = f"$(OUTPUT)/{program}: LDLIBS += {' '.join(libs)}"
     if not libs or f"\n{rule}\n" in text:
         return text
-    # A rule that lists other libraries is ours from before: the data decides.
-    stale = re.compile(rf"^\$\(OUTPUT\)/{re.escape(program)}: LDLIBS \+= .*$", re.MULTILINE)
+    # A rule that lacks a library is ours from before: the data decides.  One with more
+    # than it needs was added to.
+    stale = re.compile(rf"^\$\(OUTPUT\)/{re.escape(program)}: LDLIBS \+= (.*)$", re.MULTILINE)
+    if any(set(libs) <= set(match[1].split()) for match in stale.finditer(text)):
+        return text
     if stale.search(text):
         return stale.sub(lambda _: rule, text, count=1)
     lib = _LIB_MK.search(text)
@@ -99,7 +107,7 @@ def add_programs(makefile: str, programs: Mapping[str, Sequence[str]]) -> str:
 
 def add_ignored(gitignore: str, names: Iterable[str]) -> str:
     """.gitignore text with each name, in sorted place."""
-    lines = gitignore.splitlines()
+    lines = _lines(gitignore)
     for name in sorted(set(names) - {line.strip() for line in lines}):
         _insert(lines, name, key=name)
     return "\n".join(lines) + "\n"
@@ -110,7 +118,7 @@ def add_options(config: str, options: Mapping[str, str]) -> str:
 
     In a list that is not sorted the new ones follow at the end, sorted.
     """
-    lines = config.splitlines()
+    lines = _lines(config)
     listed = [line.split("=")[0] for line in lines if line.startswith("CONFIG_")]
     ordered = _is_sorted(listed)
     for name, value in sorted(options.items()):

@@ -10,9 +10,10 @@ a posting.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ class Manifest:
     target: str
     generator: str  #: version of this package
     programs: tuple[ManifestProgram, ...]
+    #: of each file in ``sources`` as it was generated; a manifest from before has none
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 def manifest_path(tree: Path, target: str) -> Path:
@@ -86,8 +89,18 @@ def _cases(rendered: Rendered) -> list[dict[str, Any]]:
     ]
 
 
-def dump_manifest(target: str, version: str, programs: Sequence[Rendered]) -> str:
-    """The manifest as JSON text, the same for the same data."""
+def sha256(content: bytes) -> str:
+    """What a manifest records of a generated file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def dump_manifest(
+    target: str, version: str, programs: Sequence[Rendered], sources: Mapping[str, str]
+) -> str:
+    """The manifest as JSON text, the same for the same data.
+
+    ``sources`` has the text of every generated file by its name.
+    """
     data = {
         "format": FORMAT,
         "generator": __version__,
@@ -104,6 +117,7 @@ def dump_manifest(target: str, version: str, programs: Sequence[Rendered]) -> st
             }
             for r in sorted(programs, key=lambda r: r.program.name)
         ],
+        "sha256": {name: sha256(sources[name].encode()) for name in sorted(sources)},
     }
     return json.dumps(data, indent=1, ensure_ascii=True) + "\n"
 
@@ -121,6 +135,7 @@ def load_manifest(path: Path) -> Manifest:
             target=str(data["target"]),
             generator=str(data["generator"]),
             programs=tuple(_load_program(p) for p in data["programs"]),
+            sha256={str(name): str(of) for name, of in data.get("sha256", {}).items()},
         )
     except FileNotFoundError as err:
         raise ConfigError(f"{path}: no generated tests; run `ktest-ntcopy generate` first") from err

@@ -2,7 +2,8 @@
 """Write the features' C tests into a kernel tree.
 
 Everything is rendered before anything is written, and a write that fails half
-way is taken back: a tree has all of the tests or is as it was.
+way is taken back: a tree has all of the tests or is as it was.  A file that is
+not as we generated it is someone's work and is never overwritten.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from ktest_ntcopy.features.model import Feature, load_features
 from ktest_ntcopy.kernel.guest_program import build_static
 from ktest_ntcopy.kernel.kbuild_lists import add_ignored, add_options, add_programs
 from ktest_ntcopy.kernel.manifest import (
+    NAME,
     Manifest,
     ManifestCase,
     ManifestProgram,
     dump_manifest,
     load_manifest,
     manifest_path,
+    sha256,
 )
 from ktest_ntcopy.kernel.render import Rendered, render
 from ktest_ntcopy.paths import data_root
@@ -91,9 +94,13 @@ def render_all(
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as err:
         raise SourceError(f"{path}: cannot be read ({err}); is this a kernel tree?") from err
+    if "\r" in text:
+        # Its lines would get our ends, or the file both kinds.
+        raise SourceError(f"{path}: has carriage returns (CRLF line ends); convert it to LF first")
+    return text
 
 
 def _options(rendered: Sequence[Rendered]) -> dict[str, str]:
@@ -105,13 +112,51 @@ def _options(rendered: Sequence[Rendered]) -> dict[str, str]:
     return options
 
 
+def _content(path: Path) -> bytes | None:
+    """Bytes of a regular file, None for anything else."""
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError as err:
+        raise SourceError(f"{path}: cannot be read ({err.strerror})") from err
+
+
+def _recorded(manifest: Path) -> Mapping[str, str]:
+    """SHA-256 of each file as it was generated; empty for a source that has no record.
+
+    A manifest that cannot be read records nothing: :func:`generate` replaces it.
+    """
+    try:
+        return load_manifest(manifest).sha256
+    except ConfigError:
+        return {}
+
+
+def _is_ours(path: Path, recorded: Mapping[str, str]) -> bool:
+    """True if no work is lost with the file: it is as generated, or not there."""
+    if not path.exists() and not path.is_symlink():
+        return True
+    content = _content(path)
+    return content is not None and recorded.get(path.name) == sha256(content)
+
+
+def _require_ours(folder: Path, sources: Mapping[str, str]) -> None:
+    """Raise SourceError if a source would replace what someone else wrote."""
+    recorded = _recorded(folder / NAME)
+    for name, text in sorted(sources.items()):
+        path = folder / name
+        if _content(path) != text.encode() and not _is_ours(path, recorded):
+            raise SourceError(f"{path}: differs from what was generated; move it away or delete it")
+
+
 def _target_files(
     folder: Path, version: str, target: str, rendered: Sequence[Rendered]
 ) -> dict[Path, str]:
     """All files of one target's folder, as they have to be."""
-    files = {folder / f"{r.program.name}.c": r.text for r in rendered}
+    sources = {f"{r.program.name}.c": r.text for r in rendered}
     for header in {h for r in rendered for h in r.headers}:
-        files[folder / header.name] = header.read_text(encoding="utf-8")
+        sources[header.name] = header.read_text(encoding="utf-8")
+    _require_ours(folder, sources)
+    files = {folder / name: text for name, text in sources.items()}
     makefile, ignored, config = (folder / name for name in _LISTS)
     try:
         files[makefile] = add_programs(
@@ -124,7 +169,8 @@ def _target_files(
         [r.program.name for r in rendered],
     )
     files[config] = add_options(_read(config) if config.exists() else "", _options(rendered))
-    files[folder / manifest_path(folder, target).name] = dump_manifest(target, version, rendered)
+    manifest = dump_manifest(target, version, rendered, sources)
+    files[folder / NAME] = manifest
     return files
 
 
@@ -172,13 +218,16 @@ def generate(
     *,
     features: Sequence[Feature] | None = None,
     folder: Path | None = None,
+    dry_run: bool = False,
 ) -> GenerateReport:
     """Write the tests of all features into a tree of that version ("6.12").
 
     Enters them into the target's Makefile, .gitignore and config and writes a
     manifest.  A second run changes nothing.  ``features`` and ``folder``
     replace the shipped data and templates.  Raises ConfigError if data and
-    template disagree, SourceError if the tree cannot take the tests.
+    template disagree, SourceError if the tree cannot take the tests or has a
+    source of theirs that is not as it was generated.  A dry run writes nothing
+    and reports, or raises, what the real one would.
     """
     files: dict[Path, str] = {}
     manifests = []
@@ -190,19 +239,18 @@ def generate(
         manifests.append(manifest_path(tree, target))
     if not files:
         raise ConfigError(f"no feature has tests for Linux {version}")
-    changed = {
-        path: text
-        for path, text in sorted(files.items())
-        if not path.is_file() or path.read_bytes() != text.encode()
-    }
+    # Manifests last: stopped before that, what lies there is the new text or as recorded.
+    ordered = sorted(files.items(), key=lambda item: (item[0].name == NAME, item[0]))
+    changed = {path: text for path, text in ordered if _content(path) != text.encode()}
     try:
-        _write_all(changed)
+        if not dry_run:
+            _write_all(changed)
     except OSError as err:
         raise SourceError(f"{tree}: nothing was written: {err}") from err
     return GenerateReport(
         tree=tree,
         version=version,
-        written=tuple(changed),
+        written=tuple(sorted(changed)),
         unchanged=tuple(sorted(files.keys() - changed.keys())),
         manifests=tuple(manifests),
     )
@@ -218,11 +266,13 @@ def owned_paths(tree: Path) -> set[str]:
     """Paths relative to ``tree`` that a generated tree may differ in from a pristine one.
 
     Empty before the first :func:`generate`: then any difference is someone else's.
+    A source that is there and not as it was generated is someone's, too; lists are
+    always among them, for generating keeps the lines it did not enter.
     """
     paths: set[str] = set()
-    for found in sorted((tree / SELFTESTS).glob(f"*/{manifest_path(tree, '').name}")):
-        folder = found.parent.relative_to(tree)
-        manifest = load_manifest(found)
-        names = {*_LISTS, found.name, *(s for p in manifest.programs for s in p.sources)}
-        paths |= {str(folder / name) for name in names}
+    for found in sorted((tree / SELFTESTS).glob(f"*/{NAME}")):
+        recorded = _recorded(found)
+        sources = {name for name in recorded if _is_ours(found.with_name(name), recorded)}
+        names = {*_LISTS, found.name, *sources}
+        paths |= {str((found.parent / name).relative_to(tree)) for name in names}
     return paths

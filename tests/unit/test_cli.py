@@ -11,7 +11,8 @@ import pytest
 
 from ktest_ntcopy import cli
 from ktest_ntcopy.errors import USAGE
-from tests.unit.kernel_trees import make_tree
+from ktest_ntcopy.kernel import series
+from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -48,6 +49,58 @@ def test_a_tree_with_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["generate", "--tree", str(tree)]) == USAGE
     assert "uncommitted changes (net/socket.c); commit or stash them first" in said(capsys)
     assert (tree / "net/socket.c").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("is_git", [True, False])
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("config", b"CONFIG_X=y # \xff\n", "net/config: cannot be read"),
+        ("Makefile", b"include ../lib.mk\r\n", "net/Makefile: has carriage returns"),
+        ("msg_ntcopy.c", b"mine\n", "net/msg_ntcopy.c: differs from what was generated"),
+    ],
+)
+def test_apply_does_all_or_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_git: bool,
+    file: str,
+    content: bytes,
+    complaint: str,
+) -> None:
+    after = changed(SOCKET, l5="changed")
+    make_series(tmp_path, {"10-one": [{"net/socket.c": after}]})
+    monkeypatch.setattr(series, "data_root", lambda: tmp_path)
+    tree = make_tree(tmp_path / "tree", is_git=is_git)
+    net = tree / "tools/testing/selftests/net"
+    net.mkdir(parents=True)
+    (net / "Makefile").write_text("include ../lib.mk\n")
+    (net / file).write_bytes(content)
+    if is_git:
+        for key, value in (("name", "t"), ("email", "t@localhost")):
+            git(tree, "config", f"user.{key}", value)
+        git(tree, "add", "-A")
+        git(tree, "commit", "-q", "-m", "net")
+    there = {p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
+    head = git(tree, "rev-parse", "HEAD") if is_git else ""
+
+    assert cli.main(["apply", "--tree", str(tree)]) == USAGE
+    assert complaint in said(capsys)
+    assert there == {
+        p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts
+    }
+    if is_git:
+        assert git(tree, "rev-parse", "HEAD") == head
+
+    (net / file).unlink()
+    (net / "Makefile").write_text("include ../lib.mk\n")
+    if is_git:
+        git(tree, "add", "-A")
+        git(tree, "commit", "-q", "-m", "repaired")
+    assert cli.main(["apply", "--tree", str(tree)]) == 0
+    assert (tree / "net/socket.c").read_text() == after
+    assert (net / "msg_ntcopy.c").is_file()
 
 
 def test_a_version_without_series(capsys: pytest.CaptureFixture[str]) -> None:

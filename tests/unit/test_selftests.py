@@ -70,17 +70,126 @@ def test_lists_name_the_program(tree: Path) -> None:
     assert len({line.split("=")[0] for line in config}) == len(config)
 
 
-def test_stale_content_is_replaced_and_mode_kept(tree: Path) -> None:
-    selftests.generate(tree, "6.12")
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """Templates that give another msg_ntcopy.c, as those of an earlier version did."""
+    folder = tmp_path / "older"
+    shutil.copytree(selftests.templates(), folder)
+    with (folder / "net/msg_ntcopy.c.j2").open("a") as template:
+        template.write("\n/* older */\n")
+    return folder
+
+
+def forget_hashes(tree: Path) -> None:
+    """Make the manifest one from before it recorded what was generated."""
+    path = selftests.manifest_path(tree, "net")
+    data = json.loads(path.read_text())
+    del data["sha256"]
+    path.write_text(json.dumps(data))
+
+
+def test_stale_content_is_replaced_and_mode_kept(tree: Path, older: Path) -> None:
+    selftests.generate(tree, "6.12", folder=older)
     source = net(tree) / "msg_ntcopy.c"
-    source.write_text("edited\n")
+    stale = source.read_text()
     (net(tree) / "config").chmod(0o640)
     with (net(tree) / "config").open("a") as file:
         file.write("CONFIG_ZZZ=y\n")
     report = selftests.generate(tree, "6.12")
-    assert report.written == (source,)
+    assert set(report.written) == {source, selftests.manifest_path(tree, "net")}
+    assert "older" in stale
+    assert "older" not in source.read_text()
     assert stat.S_IMODE((net(tree) / "config").stat().st_mode) == 0o640
     assert stat.S_IMODE(source.stat().st_mode) == 0o644
+    assert "CONFIG_ZZZ=y\n" in (net(tree) / "config").read_text()
+
+
+@pytest.mark.parametrize("name", ["msg_ntcopy.c", "ksft_kprobe.h"])
+@pytest.mark.parametrize("before", ["generated", "nothing", "an old manifest", "a broken manifest"])
+def test_a_file_that_is_not_as_generated_is_never_overwritten(
+    tree: Path, name: str, before: str
+) -> None:
+    if before != "nothing":
+        selftests.generate(tree, "6.12")
+    if before == "an old manifest":
+        forget_hashes(tree)
+    if before == "a broken manifest":
+        selftests.manifest_path(tree, "net").write_text("{")
+    source = net(tree) / name
+    source.write_bytes(b"/* mine \xff */\n")
+    with (net(tree) / "Makefile").open("a") as makefile:
+        makefile.write("mine:\n")
+    there = snapshot(tree)
+    with pytest.raises(SourceError) as refusal:
+        selftests.generate(tree, "6.12")
+    assert str(refusal.value) == (
+        f"{source}: differs from what was generated; move it away or delete it"
+    )
+    assert snapshot(tree) == there
+
+    source.unlink()
+    assert source in selftests.generate(tree, "6.12").written
+    assert "mine:\n" in (net(tree) / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+def test_what_is_no_file_is_never_replaced(tree: Path, kind: str) -> None:
+    source = net(tree) / "msg_ntcopy.c"
+    source.mkdir() if kind == "folder" else source.symlink_to("elsewhere")
+    with pytest.raises(SourceError, match=r"msg_ntcopy\.c: differs from what was generated"):
+        selftests.generate(tree, "6.12")
+    assert source.is_dir() or source.is_symlink()
+    assert not selftests.manifest_path(tree, "net").exists()
+
+
+def test_an_old_manifest_vouches_for_nothing_but_the_same_content(tree: Path, older: Path) -> None:
+    selftests.generate(tree, "6.12")
+    complete = snapshot(tree)
+    forget_hashes(tree)
+    report = selftests.generate(tree, "6.12")
+    assert report.written == (selftests.manifest_path(tree, "net"),)
+    assert snapshot(tree) == complete
+    forget_hashes(tree)
+    with pytest.raises(SourceError, match="differs from what was generated"):
+        selftests.generate(tree, "6.12", folder=older)
+
+
+def test_a_run_killed_half_way_can_be_repeated(
+    tree: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selftests.generate(tree, "6.12", folder=older)
+    real = Path.replace
+
+    def killed(self: Path, target: str | os.PathLike[str]) -> Path:
+        real(self, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        selftests.generate(tree, "6.12")
+    monkeypatch.undo()
+    selftests.generate(tree, "6.12")
+    assert selftests.generate(tree, "6.12").written == ()
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tree: Path) -> None:
+    before = snapshot(tree)
+    dry = selftests.generate(tree, "6.12", dry_run=True)
+    assert snapshot(tree) == before
+    assert selftests.generate(tree, "6.12") == dry
+    (net(tree) / "msg_ntcopy.c").write_text("mine\n")
+    with pytest.raises(SourceError, match="differs from what was generated"):
+        selftests.generate(tree, "6.12", dry_run=True)
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".gitignore", "config"])
+def test_line_ends_of_a_list_are_not_changed(tree: Path, name: str) -> None:
+    path = net(tree) / name
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    before = snapshot(tree)
+    with pytest.raises(SourceError, match=rf"net/{name}: has carriage returns .*convert it to LF"):
+        selftests.generate(tree, "6.12")
+    assert snapshot(tree) == before
 
 
 def test_a_tree_without_the_target_is_refused_untouched(tmp_path: Path) -> None:
@@ -186,6 +295,16 @@ def test_owned_paths_are_what_generate_writes(tree: Path) -> None:
     report = selftests.generate(tree, "6.12")
     written = {str(p.relative_to(tree)) for p in report.written}
     assert selftests.owned_paths(tree) == written
+
+    source, config = net(tree) / "msg_ntcopy.c", net(tree) / "config"
+    config.write_text(config.read_text() + "CONFIG_ZZZ=y\n")
+    source.unlink()
+    assert selftests.owned_paths(tree) == written
+    source.write_text("mine\n")
+    assert selftests.owned_paths(tree) == written - {str(source.relative_to(tree))}
+    selftests.manifest_path(tree, "net").write_text("{")
+    lists = {"Makefile", ".gitignore", "config", report.manifests[0].name}
+    assert {Path(p).name for p in selftests.owned_paths(tree)} == lists
 
 
 def test_generator_files_are_the_modules_it_imports() -> None:

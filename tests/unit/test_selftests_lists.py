@@ -82,6 +82,18 @@ def test_changed_libraries_replace_the_old_ones() -> None:
     assert "-lpthread" not in again
 
 
+def test_a_library_that_was_added_by_hand_stays() -> None:
+    once = add_programs(ONE_PER_LINE, {"msg": ("-lpthread",)})
+    mine = once.replace("LDLIBS += -lpthread", "LDLIBS += -lpthread -lmine")
+    assert add_programs(mine, {"msg": ("-lpthread",)}) == mine
+
+
+def test_odd_characters_in_lines_of_others_stay() -> None:
+    odd = "a\x0cb\u2028c\n"
+    assert add_ignored(odd, ["msg"]) == f"{odd}msg\n"
+    assert add_options(f"# {odd}", {"CONFIG_C": "y"}) == f"# {odd}CONFIG_C=y\n"
+
+
 def test_a_name_inside_another_is_not_taken_for_it() -> None:
     text = add_programs(ONE_PER_LINE, {"gam": ()})
     assert "TEST_GEN_PROGS += gam\n" in text
