@@ -17,6 +17,7 @@ import pytest
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.paths import is_plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,24 +135,13 @@ def _check_reports(junit: Path | None, journal: Path) -> None:
     for name, path in (("--junitxml", junit), ("--ktest-journal", journal)):
         if path is None:
             continue
-        if not _is_plain(path):
+        if not is_plain(path):
             raise pytest.UsageError(f"{name}: {path}: is no regular file")
     if junit is not None and junit.resolve() == journal.resolve():
         raise pytest.UsageError(
             f"--junitxml: {junit}: is the journal's file too; give it another suffix than "
             ".ndjson, or give --ktest-journal"
         )
-
-
-def _is_plain(path: Path) -> bool:
-    """True for a regular file or none.  /dev/stdout is neither, whatever it leads to."""
-    for _ in range(40):
-        if path.parent.resolve().is_relative_to("/proc"):
-            return False
-        if not path.is_symlink():
-            return not path.exists() or path.is_file()
-        path = path.parent / path.readlink()
-    return False
 
 
 def _between(name: str, value: int, low: int, high: int) -> int:

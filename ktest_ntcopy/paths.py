@@ -27,3 +27,14 @@ def cache_root() -> Path:
         return Path(explicit).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "ktest-ntcopy"
+
+
+def is_plain(path: Path) -> bool:
+    """True for a regular file or none.  /dev/stdout is neither, whatever it leads to."""
+    for _ in range(40):
+        if path.parent.resolve().is_relative_to("/proc"):
+            return False
+        if not path.is_symlink():
+            return not path.exists() or path.is_file()
+        path = path.parent / path.readlink()
+    return False

@@ -32,6 +32,7 @@ from junitparser import (
 )
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.paths import is_plain
 from ktest_ntcopy.results.journal import Header, Run
 from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.results.text import clean, excerpt, one_line
@@ -52,11 +53,13 @@ _ELEMENTS = {
 def write_junit(run: Run, path: Path | str) -> None:
     """Write the report; a reader sees the old file or the new one, never a part.
 
-    Raises ConfigError if it cannot be written.
+    Raises ConfigError if it cannot be written, or would replace a device or a pipe.
     """
     path = Path(path)
     data = to_junit(run)
     try:
+        if not is_plain(path):
+            raise ConfigError(f"{path}: cannot write the report: is no regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

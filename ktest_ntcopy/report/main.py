@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.results.journal import read_journal
 
 from .junit import write_junit
@@ -24,5 +25,8 @@ def report(
     """
     run = read_journal(journal)
     if junitxml is not None:
+        path = Path(junitxml)
+        if path.exists() and path.samefile(journal):
+            raise ConfigError(f"{path}: is the journal; give the report another name")
         write_junit(run, junitxml)
     return to_table(run, width=width, colour=colour), run.ok

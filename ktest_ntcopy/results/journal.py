@@ -20,11 +20,12 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.machine.base import MachineInfo
@@ -34,6 +35,11 @@ from .text import one_line
 
 #: Raised when a reader of the old form would misread the new one.
 SCHEMA = 1
+
+#: Bytes of the longest line that can be a record; a device, say, has no end of line.
+_LINE_MAX = 64 << 20
+#: Problems kept of one journal.
+_PROBLEMS_MAX = 1000
 
 _SEVERITY = {
     s: n
@@ -204,13 +210,34 @@ class Journal:
 
 
 def read_journal(path: Path | str) -> Run:
-    """Read a journal, whole or cut off.  Raises ConfigError if there is no such file."""
+    """Read a journal, whole or cut off.
+
+    Raises ConfigError if there is no such file, or it is something else than a journal.
+    """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            return read_lines(file)
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: not a journal: is no regular file")
+            run = read_lines(_lines(file))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the journal: {error.strerror}") from error
+    if run.problems and not run.results and run.header == Header():
+        raise ConfigError(f"{path}: not a journal: {run.problems[0]}")
+    return run
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """As open() does, but without waiting for a pipe's writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines, of which those that are too long are cut."""
+    while line := file.readline(_LINE_MAX + 1):
+        yield line
+        while len(line) > _LINE_MAX and not line.endswith(b"\n"):
+            line = file.readline(_LINE_MAX + 1)
 
 
 def read_lines(lines: Iterable[bytes]) -> Run:
@@ -222,6 +249,8 @@ def read_lines(lines: Iterable[bytes]) -> Run:
         if not line.strip():
             continue
         try:
+            if len(line) > _LINE_MAX:
+                raise ValueError(f"it is longer than {_LINE_MAX} bytes")
             record = json.loads(line)
             kind = record["kind"]
             if kind == "header":
@@ -235,7 +264,13 @@ def read_lines(lines: Iterable[bytes]) -> Run:
                 results.append(_result(record))
             # Other kinds are for readers that know them.
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            torn = "" if line.endswith(b"\n") else " (torn: its writer was killed)"
+            if len(problems) >= _PROBLEMS_MAX:
+                continue
+            torn = (
+                ""
+                if line.endswith(b"\n") or len(line) > _LINE_MAX
+                else " (torn: its writer was killed)"
+            )
             what = one_line(f"{type(error).__name__}: {error}", 120)
             problems.append(f"line {number} is not a record{torn}: {what}")
     return Run(header=header, results=tuple(results), problems=tuple(problems))

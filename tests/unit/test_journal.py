@@ -375,3 +375,33 @@ def test_a_killed_controller_does_not_keep_its_journal(tmp_path: Path) -> None:
     process.join()
     Journal.create(path).close()
     assert path.read_bytes() == b""
+
+
+def test_what_is_no_regular_file_is_no_journal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ConfigError, match=r"not a journal: is no regular file|directory"):
+            read_journal(path)
+
+
+def test_a_file_without_any_record_is_no_journal(tmp_path: Path) -> None:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(b"\x7fELF\n" * 5000)
+    with pytest.raises(ConfigError, match=r"vmlinux: not a journal: line 1 is not a record"):
+        read_journal(path)
+    with path.open("ab") as file:
+        file.write(b'{"kind":"header","schema":1,"run":"r"}\n')
+    run = read_journal(path)
+    assert run.header.run == "r"
+    assert len(run.problems) == 1000
+
+
+def test_a_line_without_an_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktest_ntcopy.results.journal._LINE_MAX", 100)
+    path = tmp_path / "j"
+    header = b'{"kind":"header","schema":1,"run":"r"}\n'
+    path.write_bytes(header + b"x" * 1000 + b"\n" + header + b"y" * 5000)
+    assert read_journal(path).problems == (
+        "line 2 is not a record: ValueError: it is longer than 100 bytes",
+        "line 4 is not a record: ValueError: it is longer than 100 bytes",
+    )

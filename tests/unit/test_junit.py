@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import time
@@ -328,3 +329,25 @@ def test_two_thousand_results_take_well_under_a_second(tmp_path: Path) -> None:
     assert data.count(b"<testcase ") == 2000
     # Measured at 0.5 s of CPU on the reference machine; quadratic work would be minutes.
     assert spent < 5.0
+
+
+def test_report_replaces_only_regular_files(tmp_path: Path) -> None:
+    journal = tmp_path / "j"
+    with Journal.create(journal) as open_journal:
+        open_journal.header(Header(run="r"))
+    before = journal.read_bytes()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("j")
+    (tmp_path / "twin").hardlink_to(journal)
+    for name in ("fifo", "folder"):
+        with pytest.raises(ConfigError, match=f"{name}: cannot write the report: is no regular"):
+            report(journal, junitxml=tmp_path / name)
+    for name in ("j", "link", "twin"):
+        with pytest.raises(ConfigError, match=f"{name}: is the journal; give the report another"):
+            report(journal, junitxml=tmp_path / name)
+    with pytest.raises(ConfigError, match="/dev/null: cannot write the report"):
+        report(journal, junitxml="/dev/null")
+    assert journal.read_bytes() == before
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"j", "fifo", "folder", "link", "twin"}
