@@ -159,7 +159,12 @@ class Book:
             return True
         # Not closed before the end: until then nobody else may start it anew.
         options = self._options
-        run = read_journal(options.journal)
+        try:
+            run = read_journal(options.journal)
+        except ConfigError as err:
+            # Somebody removed it, or put something else there.
+            self._summary = [f"journal: {err}"]
+            return False
         cases = run.cases()
         counts = Counter(str(c.status) for c in cases)
         lines = to_table(run).splitlines() if options.table else []

@@ -473,6 +473,18 @@ def test_full_disk_is_said_and_fails_the_run(lab: Lab, args: tuple[str, ...]) ->
     assert read_journal(lab.folder / "out.ndjson").results
 
 
+def test_journal_that_vanishes_is_said_and_fails_the_run(lab: Lab) -> None:
+    (lab.folder / "test_own.py").write_text(
+        "import shutil\ndef test_own(): shutil.rmtree('results')\n"
+    )
+    done = lab.run("test_own.py", "--ktest-journal=results/j")
+    assert done.code == 1
+    assert "journal: " in done.out
+    assert "results/j: cannot read the journal: No such file" in done.out
+    assert "Traceback" not in done.out + done.err
+    assert "INTERNALERROR" not in done.out + done.err
+
+
 # Input
 
 
