@@ -79,6 +79,18 @@ def build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:
     is only read: the tests are generated beside a copy of what they need of it.
     Raises KtestError.
     """
+    try:
+        return _build_programs(kernel, tree)
+    except OSError as err:
+        # Of two names the second is the one that was to be made.
+        file = err.filename2 or err.filename or cache_root()
+        raise ConfigError(
+            f"cannot make the test programs: {file}: {err.strerror or err}; KTEST_CACHE names "
+            "a folder for them that can be written"
+        ) from err
+
+
+def _build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]:
     from ktest_ntcopy.kernel import selftests
 
     tree = tree or kernel.source_tree or _cached_tree(kernel)
@@ -102,6 +114,9 @@ def checked(build: Callable[[], Path], folder: Path) -> Path:
 
     A file that a full disk or a crash cut short would fail every test with it.
     """
+    for path in folder.glob("*"):
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
+            shutil.rmtree(path)  # only files belong here; it may be where one is to go
     known = {path.name for path in folder.glob("*")}
     binary = build()
     record = binary.with_name(f"{binary.name}.sha256")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,36 @@ def test_version_without_tests(kernel: KernelFile, tmp_path: Path) -> None:
         build_programs(replace(kernel, release="5.4.0"), tmp_path)
 
 
+def damage_home(cache: Path) -> None:
+    cache.write_text("")
+
+
+def damage_folder(cache: Path) -> None:
+    (cache / "programs").mkdir(parents=True)
+    (cache / "programs/6.12").write_text("")
+
+
+def damage_link(cache: Path) -> None:
+    cache.symlink_to("/proc/none")
+
+
+@pytest.mark.parametrize("damage", [damage_home, damage_folder, damage_link])
+def test_cache_that_cannot_be_written_is_one_line(
+    kernel: KernelFile, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    tree = tmp_path / "tree/tools/testing/selftests"
+    (tree / "net").mkdir(parents=True)
+    (tree / "kselftest_harness.h").write_text(HARNESS)
+    (tree / "net/Makefile").write_text("TEST_GEN_FILES =\n\ninclude ../lib.mk\n")
+    damage(tmp_path / "cache")
+    with pytest.raises(
+        ConfigError, match=r"cannot make the test programs: .*; KTEST_CACHE"
+    ) as caught:
+        build_programs(kernel, tmp_path / "tree")
+    assert str(tmp_path / "cache") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 class Builder:
     """Makes a file unless it is there, as the compiler's cache does."""
 
@@ -84,6 +115,16 @@ def test_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
     build.path.write_bytes(damage)
     assert checked(build, build.path.parent).read_bytes() == b"the program"
     assert build.times == 2
+
+
+def test_folder_in_the_way_of_a_program_is_removed(tmp_path: Path) -> None:
+    build = Builder(tmp_path / "programs")
+    for name in (build.path.name, f"{build.path.name}.sha256"):
+        (tmp_path / "programs" / name / "inner").mkdir(parents=True)
+    assert checked(build, build.path.parent).read_bytes() == b"the program"
+    assert build.times == 1
+    checked(build, build.path.parent)
+    assert build.times == 1
 
 
 @pytest.mark.parametrize("record", [None, b"", b"\xff nonsense"])
