@@ -78,7 +78,7 @@ def parse_options(config: pytest.Config) -> Options:
         tree=_tree(here, option.ktest_tree),
         accel=option.ktest_accel,
         qemu=_qemu(here, option.ktest_qemu),
-        require=_require(option.ktest_require),
+        require=_required(option.ktest_require),
         journal=journal,
         junit=junit,
         table=option.ktest_table,
@@ -107,14 +107,20 @@ def _qemu(here: Path, given: str | None) -> str | None:
     return program
 
 
-def _require(given: str) -> frozenset[str]:
+def _required(given: str | None) -> frozenset[str]:
+    if given is None:
+        return _require("KTEST_REQUIRE", os.environ.get("KTEST_REQUIRE", ""))
+    return _require("--ktest-require", given)
+
+
+def _require(option: str, given: str) -> frozenset[str]:
     known = [f.name for f in load_features()]
     names = [n.strip() for n in given.split(",") if n.strip()]
     for name in names:
         if name not in (*known, "all"):
             alike = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {alike[0]}?" if alike else f"known: {', '.join(known)}, all"
-            raise pytest.UsageError(f"--ktest-require: no feature {name}; {hint}")
+            raise pytest.UsageError(f"{option}: no feature {name}; {hint}")
     return frozenset(known if "all" in names else names)
 
 

@@ -43,9 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ktest-require",
         metavar="FEATURES",
-        default="",
         help="Features, separated by commas, or 'all', whose tests must not be skipped: "
-        "a kernel without them fails. Features that vmlinux shows are always required.",
+        "a kernel without them fails. Features that vmlinux shows are always required. "
+        "Default: what KTEST_REQUIRE in the environment says, else none.",
     )
     group.addoption(
         "--ktest-journal",

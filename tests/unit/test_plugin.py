@@ -93,7 +93,9 @@ class Lab:
 
 @pytest.fixture
 def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    for name in [n for n in os.environ if n.startswith(("PYTEST_", "CI", "BUILD_NUMBER"))]:
+    for name in [
+        n for n in os.environ if n.startswith(("PYTEST_", "CI", "BUILD_NUMBER", "KTEST_"))
+    ]:
         monkeypatch.delenv(name)
     for name, value in {
         "PYTHONPATH": str(ROOT),
@@ -315,6 +317,21 @@ def test_required_feature_must_be_there(lab: Lab) -> None:
     assert "is missing" in done.out
     assert any(x.endswith(f"{A} msg_ntcopy") for x in done.log())
     assert "--ktest-require=msg_ntcopy" in done.out
+
+
+def test_features_can_be_required_by_the_environment(
+    lab: Lab, way: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.kernel.write_bytes(fake.without_feature())
+    monkeypatch.setenv("KTEST_REQUIRE", "msg_ntcopy")
+    done = lab.run("-m", "vmlinux", *way)
+    assert done.code == 1
+    assert Status.FAIL in done.journal().values()
+    assert lab.run("-m", "vmlinux", "--ktest-require=", *way).code == 0
+    monkeypatch.setenv("KTEST_REQUIRE", "msg_ntcopi")
+    done = lab.run(*way)
+    assert done.code == 4
+    assert "KTEST_REQUIRE: no feature msg_ntcopi; did you mean msg_ntcopy?" in done.err
 
 
 def test_tests_are_told_what_vmlinux_shows(lab: Lab) -> None:
