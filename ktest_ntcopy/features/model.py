@@ -52,6 +52,7 @@ class Expectation:
     versions: tuple[str, ...] = ()
     arches: tuple[str, ...] = ()
     marker: bool = False  #: this trace alone tells that a kernel has the feature
+    shared: bool = False  #: kernels without the feature have it, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +211,10 @@ def _expectation(table: Table) -> Expectation:
         versions=table.texts("versions"),
         arches=table.texts("arches"),
         marker=table.take("marker", bool, False),
+        shared=table.take("shared", bool, False),
     )
+    if expectation.marker and expectation.shared:
+        table.fail("'marker' and 'shared' exclude each other")
     if (expectation.kind == "member") != ("." in expectation.name):
         table.fail(f"'name' is {expectation.name!r}; a member, and nothing else, has a dot")
     table.end()

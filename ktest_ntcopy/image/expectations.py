@@ -150,13 +150,22 @@ def nearest(name: str, names: Iterable[str], *, count: int = 3) -> tuple[str, ..
 
 
 def feature_present(image: Image, feature: Feature) -> bool | None:
-    """Whether the kernel has the feature, by its markers; None if that cannot be told.
+    """Whether the kernel has the feature, or a part of it; None if that cannot be told.
 
-    True only if every marker that holds for this version is found.
+    True if any trace is found that no kernel without the feature has: half a feature is
+    one to fail, not one to skip.  False if a marker is missing and so is the rest, as
+    far as the file can tell.
     """
     kernel = image.kernel
-    markers = [e for e in feature.expected(kernel.version, kernel.arch) if e.marker]
-    answers = {image.check(marker).found for marker in markers}
+    own = [e for e in feature.expected(kernel.version, kernel.arch) if not e.shared]
+    markers: set[Found] = set()
+    others: set[Found] = set()
+    for expectation in sorted(own, key=lambda e: not e.marker):
+        found = image.check(expectation).found
+        if found is Found.FOUND:
+            return True
+        (markers if expectation.marker else others).add(found)
+    answers = markers or others
     if not answers or Found.UNKNOWN in answers:
         return False if Found.MISSING in answers else None
-    return answers == {Found.FOUND}
+    return False

@@ -119,6 +119,7 @@ def test_all_of_a_feature(tmp_path: Path) -> None:
         ('kind = "symbol"', 'kind = "symbols"', "expect[1]: 'kind' is 'symbols', expected symbol"),
         ('why = "because"\nmarker', "marker", "expect[1]: key 'why' is missing"),
         ("marker = true", "marker = 1", "expect[1]: 'marker' is not true or false"),
+        ("marker = true", "marker = true\nshared = true", "exclude each other"),
         ("marker = true", "maker = true", "expect[1]: unknown key 'maker', did you mean 'marker'?"),
         ('name = "outer.inner"', 'name = "outer"', "a member, and nothing else, has a dot"),
         ('versions = ["6.12"]', 'versions = "6.12"', "expect[2]: 'versions' is not a list"),

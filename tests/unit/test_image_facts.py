@@ -316,6 +316,22 @@ def test_feature_absent(tmp_path: Path) -> None:
     assert feature_present(image(tmp_path, fake.without_feature()), FEATURE) is False
 
 
+@pytest.mark.parametrize(
+    ("symbols", "structs"),
+    [
+        ([fake.MARKER], {}),
+        (["sock_sendmsg_ntcopy"], {}),
+        (["_copy_from_iter"], {"iov_iter": ["count", "nontemporal"]}),
+        ([], {"proto": ["close", "ntcopy"]}),
+    ],
+)
+def test_half_a_feature_counts_as_present(
+    tmp_path: Path, symbols: list[str], structs: dict[str, list[str]]
+) -> None:
+    facts = image(tmp_path, fake.elf(symbols=symbols, btf_data=fake.btf(structs)))
+    assert feature_present(facts, FEATURE) is True
+
+
 def test_unknown_without_symbols(tmp_path: Path) -> None:
     facts = image(tmp_path, fake.elf(symbols=[]))
     assert feature_present(facts, FEATURE) is None

@@ -309,6 +309,20 @@ def test_kernel_without_the_feature_skips_its_traces(lab: Lab) -> None:
     assert done.journal()["symbol.copy_to_nontemporal"] is Status.PASS
 
 
+def test_half_a_feature_fails(lab: Lab, way: tuple[str, ...]) -> None:
+    structs = {"iov_iter": ["count", "nontemporal"], "proto": ["close", "ntcopy"]}
+    symbols = ["copy_to_nontemporal", "_copy_from_iter"]
+    lab.kernel.write_bytes(
+        fake.elf(symbols=symbols, btf_data=fake.btf(structs), config=fake.BOOTABLE)
+    )
+    done = lab.run("-m", "vmlinux", *way)
+    assert done.code == 1
+    verdicts = done.journal()
+    assert verdicts[f"symbol.{fake.MARKER}"] is Status.FAIL
+    assert verdicts["symbol.sock_sendmsg_ntcopy"] is Status.FAIL
+    assert Status.SKIP not in verdicts.values()
+
+
 def test_required_feature_must_be_there(lab: Lab) -> None:
     lab.kernel.write_bytes(fake.without_feature())
     done = lab.run("--ktest-require=msg_ntcopy", "msg_ntcopy")
