@@ -65,6 +65,11 @@ def parse_options(config: pytest.Config) -> Options:
     if not option.ktest_kernel:
         raise pytest.UsageError("--kernel: give a vmlinux, a bzImage or a build directory")
     try:
+        str(given).encode()
+    except UnicodeEncodeError as err:
+        # Neither the journal nor a report could name it.
+        raise pytest.UsageError(f"--kernel: {str(given)!a}: is not UTF-8; rename it") from err
+    try:
         kernel = open_kernel(given)
     except ConfigError as err:
         raise pytest.UsageError(f"--kernel: {err}") from err

@@ -99,7 +99,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for file in sorted(_FEATURES.glob("*.toml")):
         if file.stem != "guest":
             config.addinivalue_line("markers", f"{file.stem}: a test of this feature.")
-    if config.option.ktest_kernel is None:
+    asks = config.option.help or config.option.version
+    if config.option.ktest_kernel is None or asks:
         return
     from ktest_ntcopy.running import activate
 

@@ -524,6 +524,7 @@ def test_journal_that_vanishes_is_said_and_fails_the_run(lab: Lab) -> None:
     [
         (("--kernel=none",), "no such file"),
         (("--kernel=",), "--kernel"),
+        (("--kernel=caf\udce9",), r"caf\udce9': is not UTF-8; rename it"),
         (("--kernel=script",), "script"),
         (("--ktest-tree=none",), "is no kernel source tree"),
         (("--ktest-qemu=no-such-qemu",), "no such program"),
@@ -548,6 +549,13 @@ def test_bad_input_is_a_usage_error(lab: Lab, args: tuple[str, ...], text: str) 
     assert text in done.err
     assert "Traceback" not in done.out + done.err
     assert done.log() == []
+
+
+def test_help_is_shown_whatever_else_is_given(lab: Lab) -> None:
+    done = lab.run("--kernel=/nonexistent", "--help")
+    assert done.code == 0
+    assert "--ktest-accel" in done.out
+    assert lab.run("--kernel=/nonexistent", "--version").code == 0
 
 
 def test_a_second_run_with_the_same_journal_is_refused(lab: Lab, way: tuple[str, ...]) -> None:
