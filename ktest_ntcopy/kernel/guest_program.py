@@ -55,6 +55,15 @@ def compile_command(program: Compilable, out: Path, *, cc: Sequence[str] = ("gcc
     return [*cc, *FLAGS, "-I..", "-o", str(out), f"{program.name}.c", *program.libs]
 
 
+def _complaint(text: str) -> str:
+    """What says most about a failure, in one line."""
+    lines = text.splitlines()
+    # "ld returned 1 exit status" is true as well, and helps nobody.
+    full = [line for line in lines if "No space left on device" in line]
+    errors = [line for line in lines if "error" in line.lower()]
+    return " | ".join((full or errors or lines or ["no message"])[:_KEPT_LINES])
+
+
 def build_static(
     program: Compilable, source_dir: Path, out_dir: Path, *, cc: str | None = None
 ) -> Path:
@@ -88,9 +97,7 @@ def build_static(
             check=False,
         )
         if done.returncode or not made.is_file():
-            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-            said = " | ".join((lines or done.stderr.splitlines() or ["no message"])[:_KEPT_LINES])
-            raise BuildError(f"{program.name} does not compile: {said}")
+            raise BuildError(f"{program.name} does not compile: {_complaint(done.stderr)}")
         # Whole or not at all: another run may look for it at this moment.
         made.replace(out)
     return out

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.cli import parser
-from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.errors import BuildError, ConfigError
+from ktest_ntcopy.features.model import Program
 from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.kernel.guest_program import build_static
 from ktest_ntcopy.programs import build_programs, checked
 from tests.unit import fake_kernel as fake
 
@@ -125,6 +127,25 @@ def test_folder_in_the_way_of_a_program_is_removed(tmp_path: Path) -> None:
     assert build.times == 1
     checked(build, build.path.parent)
     assert build.times == 1
+
+
+def test_full_disk_is_what_is_said_of_a_failed_link(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *--version*) echo cc 1; exit 0;; esac\n'
+        "echo '/usr/bin/ld: final link failed: No space left on device' >&2\n"
+        "echo 'collect2: error: ld returned 1 exit status' >&2\n"
+        "exit 1\n"
+    )
+    compiler.chmod(0o755)
+    (tmp_path / "prog.c").write_text("int main(void) { return 0; }\n")
+    program = Program(name="prog", target="net", template="t", timeout=1, fixtures=())
+    with pytest.raises(BuildError) as caught:
+        build_static(program, tmp_path, tmp_path / "out", cc=str(compiler))
+    assert str(caught.value) == (
+        "prog does not compile: /usr/bin/ld: final link failed: No space left on device"
+    )
 
 
 @pytest.mark.parametrize("record", [None, b"", b"\xff nonsense"])
