@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.errors import ConfigError, KtestError
+from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.image.kernel_file import KernelFile
 from ktest_ntcopy.paths import cache_root
 from ktest_ntcopy.session import guest_path
@@ -150,6 +151,12 @@ def _cached_tree(kernel: KernelFile) -> Path:
         if (path / _SELFTESTS / "kselftest_harness.h").is_file()
     ]
     if not found:
+        supported = sorted({version for f in load_features() for version in f.support})
+        if kernel.version not in supported:
+            raise ConfigError(
+                f"{kernel.path}: Linux {kernel.version} is not supported; supported: "
+                f"{', '.join(supported)}"
+            )
         raise ConfigError(
             f"no source tree of Linux {kernel.version} to compile the tests with: give "
             f"--ktest-tree=DIR, or run `ktest-ntcopy fetch --linux {kernel.version}`"

@@ -38,6 +38,12 @@ def test_no_tree_says_what_to_run(kernel: KernelFile) -> None:
     assert parser().parse_args(told[1].split()).version == "6.12"  # the command exists
 
 
+def test_no_tree_of_an_unsupported_version_does_not_say_to_fetch_one(kernel: KernelFile) -> None:
+    with pytest.raises(ConfigError, match=r"Linux 6\.13 is not supported; supported: 6\.12") as e:
+        build_programs(replace(kernel, release="6.13.0"), None)
+    assert "fetch" not in str(e.value)
+
+
 def test_tree_without_selftests_is_named(kernel: KernelFile, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tree: is no kernel tree with selftests"):
         build_programs(kernel, tmp_path / "tree")
