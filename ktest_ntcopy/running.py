@@ -72,8 +72,17 @@ def resolve_argument(arg: str, here: Path, known: Mapping[str, Path]) -> str:
     return f"{file}{separator}{rest}"
 
 
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt("SIGTERM")
+#: What CI systems send, and what a closing terminal does.
+_TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    # Only once: the next one would interrupt what the first set off, the reports.
+    # Not SIG_IGN, which programs that are started from here would inherit.
+    for one in _TERMINATIONS:
+        if signal.getsignal(one) is _interrupt:
+            signal.signal(one, lambda *_: None)
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
@@ -119,7 +128,7 @@ class Running:
         )
         self._waiting: Waiting | None = None
         self._prepared = False
-        self._old_handler: Any = None
+        self._old_handlers: dict[signal.Signals, Any] = {}
 
     # -- what the kernel has -------------------------------------------------------
 
@@ -203,9 +212,11 @@ class Running:
             self.book.open([str(a) for a in self.config.invocation_params.args])
 
     def _catch_termination(self) -> None:
-        """Let SIGTERM end the run as Ctrl-C does: with reports.  CI systems send it."""
+        """Let SIGTERM and SIGHUP end the run as Ctrl-C does: with reports."""
         if self.controls and threading.current_thread() is threading.main_thread():
-            self._old_handler = signal.signal(signal.SIGTERM, _interrupt)
+            for one in _TERMINATIONS:
+                if signal.getsignal(one) is not signal.SIG_IGN:  # as under nohup
+                    self._old_handlers[one] = signal.signal(one, _interrupt)
 
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
@@ -316,8 +327,8 @@ class Running:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_unconfigure(self) -> None:
-        if self._old_handler is not None:
-            signal.signal(signal.SIGTERM, self._old_handler)
+        for one, handler in self._old_handlers.items():
+            signal.signal(one, handler)
         self.session.close()
         self.programs.close()
         self.book.close()

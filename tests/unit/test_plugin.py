@@ -516,6 +516,33 @@ def test_journal_that_vanishes_is_said_and_fails_the_run(lab: Lab) -> None:
     assert "INTERNALERROR" not in done.out + done.err
 
 
+@pytest.mark.parametrize("args", [("-p", "no:xdist"), ("-n1",)], ids=["plain", "n1"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_second_signal_does_not_disturb_the_reports(
+    lab: Lab, args: tuple[str, ...], name: str
+) -> None:
+    send = "import os, signal, time\n"
+    (lab.folder / "test_own.py").write_text(
+        f"{send}"
+        "def test_own():\n"
+        "    worker = 'PYTEST_XDIST_WORKER' in os.environ\n"
+        f"    os.kill(os.getppid() if worker else os.getpid(), signal.{name})\n"
+        "    time.sleep(20)\n"
+    )
+    (lab.folder / "conftest.py").write_text(
+        f"{send}"
+        "def pytest_keyboard_interrupt():\n"
+        "    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTERM):\n"
+        "        os.kill(os.getpid(), number)\n"
+        "        time.sleep(0.01)\n"
+    )
+    done = lab.run("test_own.py", *args, apart=True)
+    assert done.code == 2, done.out + done.err
+    assert name in done.out
+    assert "Traceback" not in done.out + done.err
+    assert done.junit().findall(".//testcase")
+
+
 # Input
 
 
