@@ -215,7 +215,8 @@ class Running:
         """Let SIGTERM and SIGHUP end the run as Ctrl-C does: with reports."""
         if self.controls and threading.current_thread() is threading.main_thread():
             for one in _TERMINATIONS:
-                if signal.getsignal(one) is not signal.SIG_IGN:  # as under nohup
+                # Ignored as under nohup, or none of Python's: then it stays as it is.
+                if signal.getsignal(one) not in (signal.SIG_IGN, None):
                     self._old_handlers[one] = signal.signal(one, _interrupt)
 
     def pytest_collect_file(
