@@ -102,6 +102,7 @@ def build(tree: Tree, out: Path, fragment: str, notify: Notify) -> Build:
             raise BuildError(f"Linux {tree.release} does not build: {first_error(log)}; see {log}")
         with result.vmlinux.open("rb") as file:
             stamp["vmlinux"] = hashlib.file_digest(file, "sha256").hexdigest()
-        stamp["seconds"] = f"{time.monotonic() - start:.1f}"
+        seconds = time.monotonic() - start
+        stamp["seconds"] = f"{seconds:.1f}"
         (out / STAMP).write_text(json.dumps(stamp), encoding="utf-8")
-        return Build(out, result.vmlinux, result.config, float(stamp["seconds"]))
+        return Build(out, result.vmlinux, result.config, seconds)
