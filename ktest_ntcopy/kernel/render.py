@@ -135,6 +135,16 @@ class _Template:
         )
 
 
+@dataclass(frozen=True)
+class _Marker:
+    """Looked up when a template says it: one that never does needs no marker symbol."""
+
+    tools: _Template
+
+    def __str__(self) -> str:
+        return self.tools.marker()
+
+
 def _twice(names: Iterable[object]) -> list[object]:
     return [name for name, count in Counter(names).items() if count > 1]
 
@@ -204,7 +214,7 @@ def render(feature: Feature, program: Program, version: str, templates: Path) ->
         text = environment.get_template(program.template).render(
             feature=feature,
             version=version,
-            marker=tools.marker(),
+            marker=_Marker(tools),
             routines=tools.arch_symbols(),
             defines=tools.defines,
             variants=tools.variants,

@@ -153,6 +153,7 @@ def test_marker_must_be_one(tmp_path: Path) -> None:
     one = replace(feature(tmp_path), expectations=())
     with pytest.raises(ConfigError, match="needs one marker symbol, has 0"):
         text_of(tmp_path, of=one)
+    text_of(tmp_path, TEMPLATE.replace("{{ marker }}", "none"), of=one)
 
 
 def test_a_routine_goes_by_version_and_architecture(tmp_path: Path) -> None:
