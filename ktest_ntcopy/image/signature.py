@@ -19,12 +19,12 @@ _TAGS = frozenset({"struct", "union", "enum"})
 # How often each of these is said makes one arithmetic type, in whatever order.
 _ARITHMETIC = frozenset({"signed", "unsigned", "short", "long", "int", "char", "__int128"})
 # Written in sources, but no part of the type as compilers record it.
-_SILENT = frozenset(
-    "extern static inline __inline __inline__ __always_inline noinline noinline_for_stack "
-    "asmlinkage notrace noinstr __init __exit __meminit __sched __must_check __noreturn "
-    "__user __kernel __rcu __iomem __percpu __force __nocast __private __maybe_unused "
-    "__cold __pure __attribute_const__ __visible __weak __ref __refdata __bpf_kfunc "
-    "INDIRECT_CALLABLE_SCOPE".split()
+_SILENT = re.compile(
+    r"extern|static|inline|__inline|__inline__|__always_inline|noinline|noinline_for_stack"
+    r"|asmlinkage|notrace|noinstr|__init|__exit|__meminit|__sched|__must_check|__noreturn"
+    r"|__user|__kernel|__rcu|__iomem|__percpu|__force|__nocast|__private|__maybe_unused"
+    r"|__cold|__pure|__attribute_const__|__visible|__weak|__ref|__bpf_kfunc"
+    r"|INDIRECT_CALLABLE_SCOPE"
 )
 _SPELT = {"__restrict": "restrict", "_Bool": "bool"}
 
@@ -64,7 +64,7 @@ class _Parser:
         if len("".join(_TOKEN.findall(text))) != len(_SPACE.sub("", text)):
             odd = _SPACE.sub("", _TOKEN.sub("", text))
             raise SignatureError(f"{odd[:1]!r} in {text!r}")
-        self._tokens = [t for t in self._tokens if t not in _SILENT]
+        self._tokens = [t for t in self._tokens if not _SILENT.fullmatch(t)]
         self._at = 0
 
     def _peek(self, ahead: int = 0) -> str:
@@ -135,7 +135,8 @@ class _Parser:
             while self._peek() in _QUALIFIERS:
                 qualifiers.add(self._take())
             pointers.append(("*", "".join(f"{q} " for q in sorted(qualifiers))))
-        name, inner = "", []
+        name = ""
+        inner: list[tuple[str, str]] = []
         if self._peek() == "(" and self._groups():
             self._at += 1
             name, inner = self._declarator(depth + 1)
