@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.features.expect import Expectation as Expectation  # part of the model
+from ktest_ntcopy.features.expect import expectations
+from ktest_ntcopy.features.needs import Need, needs
 from ktest_ntcopy.features.table import Table
 
 _HERE = Path(__file__).parent
@@ -39,23 +42,6 @@ class Support:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation:
-    """Something the feature must leave in vmlinux.
-
-    ``kind`` is "symbol", "member" (``name`` is "struct.member"), "enumerator"
-    or "config"; ``versions`` empty means every supported version.
-    """
-
-    kind: str
-    name: str
-    why: str
-    versions: tuple[str, ...] = ()
-    arches: tuple[str, ...] = ()
-    marker: bool = False  #: this trace alone tells that a kernel has the feature
-    shared: bool = False  #: kernels without the feature have it, too
-
-
-@dataclass(frozen=True, kw_only=True)
 class KconfigOption:
     """An option the tests need; becomes a line of Kconfig.fragment and of net/config."""
 
@@ -71,6 +57,7 @@ class Variant:
 
     name: str
     fields: Mapping[str, str]
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +68,7 @@ class Case:
     about: str
     timeout: int = 0  #: seconds, 0 = the program's
     skip: Mapping[str, str] = field(default_factory=dict)  #: variant -> why it does not apply
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +78,7 @@ class Fixture:
     name: str
     variants: tuple[Variant, ...]
     cases: tuple[Case, ...]
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +91,7 @@ class Program:
     timeout: int  #: seconds per case at reference speed
     fixtures: tuple[Fixture, ...]
     libs: tuple[str, ...] = ()  #: linker flags
+    needs: tuple[Need, ...] = ()
 
     def points(self) -> tuple[str, ...]:
         """Every ``fixture.variant.case``, in the order the harness runs them."""
@@ -131,23 +121,23 @@ class Feature:
 
     def expected(self, version: str, arch: str) -> tuple[Expectation, ...]:
         """Expectations that hold for this kernel version and architecture."""
-        return tuple(
-            e
-            for e in self.expectations
-            if (not e.versions or version in e.versions) and (not e.arches or arch in e.arches)
-        )
+        return tuple(e for e in self.expectations if not e.outside(version, arch))
 
 
 # Names that become C identifiers, parts of node ids and file names.
 _WORD = "[A-Za-z][A-Za-z0-9_]*"
 _VERSION = "[0-9]+[.][0-9]+"
-_KINDS = ("symbol", "member", "enumerator", "config")
 
 
 def _variant(name: str, fields: Any, table: Table) -> Variant:
     if not isinstance(fields, dict):
         table.fail(f"'{name}' is not a table")
-    return Variant(name=name, fields={str(k): str(v) for k, v in fields.items()})
+    entry = table.table(name)
+    return Variant(
+        name=name,
+        needs=needs(entry),
+        fields={str(k): str(v) for k, v in fields.items() if k != "needs"},
+    )
 
 
 def _case(table: Table, variants: tuple[str, ...]) -> Case:
@@ -162,6 +152,7 @@ def _case(table: Table, variants: tuple[str, ...]) -> Case:
         about=table.text("about"),
         timeout=table.take("timeout", int, 0),
         skip=skip,
+        needs=needs(table),
     )
     if case.timeout < 0:
         table.fail("'timeout' is negative")
@@ -177,6 +168,7 @@ def _fixture(table: Table) -> Fixture:
         name=table.name("name", _WORD),
         variants=variants,
         cases=tuple(_case(t, names) for t in table.tables("cases")),
+        needs=needs(table),
     )
     if not fixture.variants or not fixture.cases:
         table.fail("a fixture needs variants and cases")
@@ -192,6 +184,7 @@ def _program(table: Table) -> Program:
         template=table.text("template"),
         timeout=table.take("timeout", int),
         libs=table.texts("libs"),
+        needs=needs(table),
         fixtures=tuple(_fixture(t) for t in table.tables("fixture")),
     )
     if program.timeout <= 0:
@@ -201,24 +194,6 @@ def _program(table: Table) -> Program:
     table.unique(tuple(f.name for f in program.fixtures), "fixtures")
     table.end()
     return program
-
-
-def _expectation(table: Table) -> Expectation:
-    expectation = Expectation(
-        kind=table.choice("kind", _KINDS),
-        name=table.name("name", f"{_WORD}([.]{_WORD})*|_[A-Za-z0-9_]+"),
-        why=table.text("why"),
-        versions=table.texts("versions"),
-        arches=table.texts("arches"),
-        marker=table.take("marker", bool, False),
-        shared=table.take("shared", bool, False),
-    )
-    if expectation.marker and expectation.shared:
-        table.fail("'marker' and 'shared' exclude each other")
-    if (expectation.kind == "member") != ("." in expectation.name):
-        table.fail(f"'name' is {expectation.name!r}; a member, and nothing else, has a dot")
-    table.end()
-    return expectation
 
 
 def _option(table: Table, *, selftest: bool) -> KconfigOption:
@@ -257,9 +232,10 @@ def _support(version: str, data: Any, table: Table, file: str) -> Support:
     return support
 
 
-def _read(path: Path) -> Table:
+def _read(path: Path) -> tuple[Table, str]:
     try:
-        return Table(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+        text = path.read_text(encoding="utf-8")
+        return Table(tomllib.loads(text), str(path)), text
     except OSError as err:
         raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
     except ValueError as err:  # no TOML, or no UTF-8
@@ -268,7 +244,7 @@ def _read(path: Path) -> Table:
 
 def load_feature(path: Path) -> Feature:
     """Read one feature file.  Raises ConfigError naming the file, the place and the fault."""
-    table = _read(path)
+    table, text = _read(path)
     kernels = table.table("kernel")
     feature = Feature(
         name=table.name("name", _WORD),
@@ -278,13 +254,12 @@ def load_feature(path: Path) -> Feature:
         path=path,
         support={v: _support(v, d, kernels, str(path)) for v, d in kernels.items(_VERSION)},
         defines=tuple(_define(t) for t in table.tables("define")),
-        expectations=tuple(_expectation(t) for t in table.tables("expect")),
+        expectations=expectations(table, text),
         kconfig=tuple(_option(t, selftest=True) for t in table.tables("kconfig")),
         programs=tuple(_program(t) for t in table.tables("program")),
         published=table.table("published", {}).raw(),
     )
     table.unique(tuple(p.name for p in feature.programs), "programs")
-    table.unique(tuple(f"{e.kind} {e.name}" for e in feature.expectations), "expectations")
     table.unique(tuple(k.name for k in feature.kconfig), "options")
     table.end()
     return feature
@@ -299,7 +274,7 @@ def load_features() -> tuple[Feature, ...]:
 @cache
 def guest_kconfig() -> tuple[KconfigOption, ...]:
     """Options without which no guest boots or reports, from ``guest.toml``."""
-    table = _read(_HERE / "guest.toml")
+    table, _ = _read(_HERE / "guest.toml")
     return tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
 
 

@@ -41,6 +41,10 @@ class Table:
     def _at(self, key: str) -> str:
         return f"{self._place}.{key}" if self._place else key
 
+    def has(self, key: str) -> bool:
+        """True if the key is there, whatever its value."""
+        return key in self._data
+
     def take(self, key: str, kind: type[_T], default: _T = _REQUIRED) -> _T:
         """The value of a key, which must be of that type."""
         self._taken.append(key)

@@ -42,7 +42,7 @@ marker = true
 kind = "member"
 name = "outer.inner"
 why = "because"
-versions = ["6.12"]
+versions = ">=6.12, <7.0"
 arches = ["x86_64"]
 [[kconfig]]
 name = "CONFIG_DEMO"
@@ -121,8 +121,10 @@ def test_all_of_a_feature(tmp_path: Path) -> None:
         ("marker = true", "marker = 1", "expect[1]: 'marker' is not true or false"),
         ("marker = true", "marker = true\nshared = true", "exclude each other"),
         ("marker = true", "maker = true", "expect[1]: unknown key 'maker', did you mean 'marker'?"),
-        ('name = "outer.inner"', 'name = "outer"', "a member, and nothing else, has a dot"),
-        ('versions = ["6.12"]', 'versions = "6.12"', "expect[2]: 'versions' is not a list"),
+        ('name = "outer.inner"', 'name = "outer"', "'outer'; a member's is struct.member"),
+        ('">=6.12, <7.0"', '["6.12"]', "expect[2]: 'versions' is not a string"),
+        ('">=6.12, <7.0"', '"6.12"', "'versions': '6.12' is no comparison such as '>=6.12'"),
+        ('">=6.12, <7.0"', '">=6.12, <6.12"', "'versions': no version is >=6.12, <6.12"),
         ('arches = ["x86_64"]', "arches = [1]", "expect[2]: 'arches' is not a list of strings"),
         ('name = "CONFIG_DEMO"', 'name = "DEMO"', "kconfig[1]: 'name' is 'DEMO'"),
         ("timeout = 30", "timeout = 0", "program[1]: 'timeout' is not positive"),

@@ -21,6 +21,7 @@ from ktest_ntcopy.features.model import (
     Variant,
     load_features,
 )
+from ktest_ntcopy.features.versions import Versions
 from ktest_ntcopy.kernel.render import comment, render
 from ktest_ntcopy.kernel.selftests import render_all
 
@@ -159,7 +160,11 @@ def test_marker_must_be_one(tmp_path: Path) -> None:
 def test_a_routine_goes_by_version_and_architecture(tmp_path: Path) -> None:
     def symbol(name: str, version: str) -> Expectation:
         return Expectation(
-            kind="symbol", name=name, why="w", arches=("x86_64",), versions=(version,)
+            kind="symbol",
+            name=name,
+            why="w",
+            arches=("x86_64",),
+            versions=Versions.parse(f"=={version}"),
         )
 
     one = feature(tmp_path)
