@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,6 +58,7 @@ class SymbolTable(Mapping[str, Symbol]):
             self._layout = struct.Struct(order + "IIIBBH")
             pick = (0, 3, 5, 1, 2)
         self._pick = pick
+        self._bits, self._order = bits, order
         self._raw = raw[: len(raw) // self._layout.size * self._layout.size]
         self._index = self._build(strings)
 
@@ -65,6 +68,7 @@ class SymbolTable(Mapping[str, Symbol]):
         # Latin-1 maps every byte to one character, so offsets into the text are offsets
         # into the table and slicing text is quicker than decoding each name.
         text = strings.decode("latin-1")
+        self._text = text
         find = text.find
         limit = len(text)
         for number, entry in enumerate(self._layout.iter_unpack(self._raw)):
@@ -99,6 +103,30 @@ class SymbolTable(Mapping[str, Symbol]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._index
+
+    @cached_property
+    def _words(self) -> array[int]:
+        """The table in units of an address: all columns of interest are whole ones."""
+        words = array("Q" if self._bits == 64 else "I", self._raw)
+        if self._order != ("<" if sys.byteorder == "little" else ">"):
+            words.byteswap()
+        return words
+
+    @cached_property
+    def addresses(self) -> array[int]:
+        """The address in each row of the table, undefined and unnamed symbols included."""
+        return self._words[1 :: self._layout.size // self._words.itemsize]
+
+    @cached_property
+    def sizes(self) -> array[int]:
+        """The size in bytes in each row of the table."""
+        return self._words[2 :: self._layout.size // self._words.itemsize]
+
+    def row(self, number: int) -> Symbol:
+        """The symbol in one row of the table; its name is empty if it has none."""
+        start = self._layout.unpack_from(self._raw, number * self._layout.size)[0]
+        end = self._text.find("\0", start)
+        return self._symbol(self._text[start : end if end >= 0 else None], number)
 
     @cached_property
     def _stems(self) -> dict[str, list[str]]:
