@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ktest_ntcopy.errors import BuildError
@@ -35,7 +36,11 @@ CHECKPATCH_IGNORED = (
 )
 #: Netdev takes at most this many patches at once.
 MOST_PATCHES = 15
-_ARM64 = ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
+#: Other machines that touched files compile for, and what make needs to be told.
+FOREIGN = {
+    "arm64": ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),  # has no non-temporal copy
+    "i386": ("ARCH=i386",),  # flags have to fit into 32 bits
+}
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,10 @@ def checkpatch(tree: Tree, every: tuple[patches.Series, ...]) -> Iterator[str]:
         yield from style.complaints(tree.path, patch.path.name, *options, text=patch.text)
 
 
-def _objects(files: tuple[str, ...]) -> list[str]:
-    """Kernel objects of C files among touched paths."""
-    return [f[:-2] + ".o" for f in files if f.endswith(".c") and not f.startswith("tools/")]
+def _objects(tree: Tree, files: tuple[str, ...]) -> list[str]:
+    """Kernel objects of C files among touched paths, as far as the tree has these by now."""
+    sources = [f for f in files if f.endswith(".c") and not f.startswith("tools/")]
+    return [f[:-2] + ".o" for f in sources if (tree.path / f).exists()]
 
 
 def _warnings(bench: Workbench, objects: list[str], *extra: str) -> set[str]:
@@ -142,12 +148,12 @@ def compiles(bench: Workbench, every: tuple[patches.Series, ...], *, bisect: boo
 
     With ``bisect`` the whole kernel is built at every patch, too.
     """
-    everything = _objects(patches.touched(every))
     known: set[str] = set()
     for patch in _states(bench.tree, every):
         name = patch.path.name if patch else "before the first patch"
         headers = patch is None or any(f.endswith(".h") for f in patch.files)
-        objects = everything if headers else _objects(patch.files if patch else ())
+        changed = patches.touched(every) if headers or not patch else patch.files
+        objects = _objects(bench.tree, changed)
         if not objects and not bisect:
             continue
         bench.notify(f"{name}: {len(objects)} objects, W=1 and sparse")
@@ -174,25 +180,28 @@ def _build_all(bench: Workbench, name: str) -> None:
         raise BuildError(f"does not build: {build.first_error(log)}")
 
 
-def foreign(tree: Tree, every: tuple[patches.Series, ...], notify: Notify) -> Iterator[str]:
-    """The touched files, patched, compile for arm64, which has no non-temporal copy."""
-    out = cache_root() / "builds" / f"{tree.path.name}-arm64"
+def foreign(
+    tree: Tree, every: tuple[patches.Series, ...], arch: str, notify: Notify
+) -> Iterator[str]:
+    """The touched files, patched, compile for another architecture."""
+    target = FOREIGN[arch]
+    out = cache_root() / "builds" / f"{tree.path.name}-{arch}"
     out.mkdir(parents=True, exist_ok=True)
     with locked(out, notify):
         fragment = "\n".join(f"{o.name}={o.value}" for o in kconfig())
         (out / "fragment").write_text(fragment, encoding="utf-8")
         merge = [str(tree.path / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out)]
         steps = (
-            build.make(tree, out, *_ARM64, "tinyconfig"),
+            build.make(tree, out, *target, "tinyconfig"),
             [*merge, str(out / ".config"), str(out / "fragment")],
-            build.make(tree, out, *_ARM64, "olddefconfig"),
-            build.make(tree, out, *_ARM64, "prepare"),
-            build.make(tree, out, *_ARM64, *_objects(patches.touched(every))),
+            build.make(tree, out, *target, "olddefconfig"),
+            build.make(tree, out, *target, "prepare"),
+            build.make(tree, out, *target, *_objects(tree, patches.touched(every))),
         )
         log = out / "gate.log"
         for argv in steps:
-            if run_logged(argv, log=log, title="compiling for arm64", notify=notify, cwd=out):
-                yield f"arm64: {build.first_error(log)}"
+            if run_logged(argv, log=log, title=f"compiling for {arch}", notify=notify, cwd=out):
+                yield f"{arch}: {build.first_error(log)}"
                 return
 
 
@@ -225,8 +234,9 @@ def check(version: str, *, bisect: bool, cross: bool, notify: Notify) -> int:
             ("other C, checkpatch --strict", lambda: style.own(prepared.path)),
             ("compiles, W=1, sparse", lambda: compiles(bench, every, bisect=bisect)),
         ]
-        if cross:
-            gates.append(("compiles for arm64", lambda: foreign(prepared, every, notify)))
+        for arch in FOREIGN if cross else ():
+            one = partial(foreign, prepared, every, arch, notify)
+            gates.append((f"compiles for {arch}", one))
         failed = 0
         for title, gate in gates:
             complaints = list(gate())

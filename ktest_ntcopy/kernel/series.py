@@ -102,8 +102,11 @@ def source_package(version: str) -> str:
     return str(_settings(version)["package"])
 
 
-def read_series(version: str) -> tuple[Series, ...]:
-    """All series for a kernel version, in the order they apply."""
+def read_series(version: str, *, complete: bool = True) -> tuple[Series, ...]:
+    """All series for a kernel version, in the order they apply.
+
+    Unless ``complete``, a series may still have no patches.
+    """
     settings = _settings(version)
     order = settings["order"]
     assert isinstance(order, list)
@@ -111,7 +114,7 @@ def read_series(version: str) -> tuple[Series, ...]:
     for name in order:
         folder = data_root() / "linux-patches" / version / name
         patches = tuple(Patch(p) for p in sorted(folder.glob("*.patch")) if p.name != COVER)
-        if not patches:
+        if not patches and complete:
             raise ConfigError(f"{folder}: no patches, but series.toml lists it")
         found.append(
             Series(
