@@ -18,6 +18,7 @@ from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation as Expectation  # part of the model
 from ktest_ntcopy.features.expect import expectations
 from ktest_ntcopy.features.needs import Need, needs
+from ktest_ntcopy.features.kunit import KunitSuite, kunit_suites
 from ktest_ntcopy.features.table import Table
 
 _HERE = Path(__file__).parent
@@ -117,6 +118,7 @@ class Feature:
     expectations: tuple[Expectation, ...] = ()
     kconfig: tuple[KconfigOption, ...] = ()
     programs: tuple[Program, ...] = ()
+    kunit: tuple[KunitSuite, ...] = ()
     published: Mapping[str, Any] = field(default_factory=dict)  #: figures of the posting
 
     def expected(self, version: str, arch: str) -> tuple[Expectation, ...]:
@@ -257,10 +259,14 @@ def load_feature(path: Path) -> Feature:
         expectations=expectations(table, text),
         kconfig=tuple(_option(t, selftest=True) for t in table.tables("kconfig")),
         programs=tuple(_program(t) for t in table.tables("program")),
+        kunit=kunit_suites(table),
         published=table.table("published", {}).raw(),
     )
     table.unique(tuple(p.name for p in feature.programs), "programs")
     table.unique(tuple(k.name for k in feature.kconfig), "options")
+    for suite in feature.kunit:
+        if suite.option not in {k.name for k in feature.kconfig}:
+            table.fail(f"kunit {suite.name}: {suite.option} is not among the kconfig options")
     table.end()
     return feature
 
