@@ -18,7 +18,7 @@ from pathlib import Path
 import jinja2
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.features.model import Case, Feature, Fixture, Program
+from ktest_ntcopy.features.model import Case, Feature, Fixture, Program, load_features
 
 #: What the harness gives a test that says nothing, seconds.
 HARNESS_TIMEOUT = 30
@@ -75,6 +75,13 @@ class _Template:
             if case.name == name:
                 return case
         raise ConfigError(f"{self._feature.path}: fixture {fixture!r} has no case {name!r}")
+
+    def other(self, name: str) -> _Template:
+        """The same questions, asked of another feature: the tests of one may use both."""
+        for feature in load_features():
+            if feature.name == name:
+                return _Template(feature, self._program, self._version)
+        raise ConfigError(f"{self._feature.path}: there is no feature {name!r}")
 
     def defines(self) -> str:
         """The feature's constants, for systems whose headers lack them."""
@@ -217,6 +224,7 @@ def render(feature: Feature, program: Program, version: str, templates: Path) ->
             marker=_Marker(tools),
             routines=tools.arch_symbols(),
             defines=tools.defines,
+            other=tools.other,
             variants=tools.variants,
             test=tools.test,
             skips=tools.skips,

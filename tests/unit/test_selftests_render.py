@@ -157,6 +157,14 @@ def test_marker_must_be_one(tmp_path: Path) -> None:
     text_of(tmp_path, TEMPLATE.replace("{{ marker }}", "none"), of=one)
 
 
+def test_a_template_may_ask_about_another_feature(tmp_path: Path) -> None:
+    line = '{{ other("msg_ntcopy").defines() }}\n{{ other("msg_ntcopy").marker() }}\n'
+    text = text_of(tmp_path, TEMPLATE + line)
+    assert "#define MSG_NTCOPY\t0x10000000\n#endif\ncopy_from_iter_nontemporal\n" in text
+    with pytest.raises(ConfigError, match="there is no feature 'msg_ntcopi'"):
+        text_of(tmp_path, TEMPLATE + line.replace("copy", "copi"))
+
+
 def test_a_routine_goes_by_version_and_architecture(tmp_path: Path) -> None:
     def symbol(name: str, version: str) -> Expectation:
         return Expectation(
