@@ -27,7 +27,7 @@ def case_name(feature: Feature, program: Program, point: str) -> str:
 
 def expectation_name(expectation: Expectation) -> str:
     """Name of the item of a trace in vmlinux."""
-    return f"{_VMLINUX}{expectation.kind}.{expectation.name}"
+    return f"{_VMLINUX}{expectation.id}"
 
 
 def python_case(nodeid: str) -> CaseId:
@@ -71,8 +71,7 @@ class Naming:
         except ConfigError:
             return {}
         found: dict[str, CaseId] = {
-            expectation_name(e): ("vmlinux", feature.name, f"{e.kind}.{e.name}")
-            for e in feature.expectations
+            expectation_name(e): ("vmlinux", feature.name, e.id) for e in feature.expectations
         }
         for program in feature.programs:
             for point in program.points():

@@ -21,8 +21,10 @@ import pytest
 from ktest_ntcopy.book import Book
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import Expectation, Feature, load_features
-from ktest_ntcopy.image.expectations import Found, Image, feature_present
+from ktest_ntcopy.image.expectations import Found, check
+from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.presence import feature_present
 from ktest_ntcopy.machine.base import Machine, MachineSpec
 from ktest_ntcopy.naming import FEATURES, PREFIX, Naming
 from ktest_ntcopy.options import Options, parse_options
@@ -89,7 +91,7 @@ def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
     """What it means that a trace is (not) there, if the feature is (not) required."""
     if found is Found.FOUND:
         return Status.PASS, Cause.NONE
-    if not required:
+    if found is Found.NOT_APPLICABLE or not required:
         return Status.SKIP, Cause.SKIP
     if found is Found.UNKNOWN:
         return Status.ERROR, Cause.EXPECTATION
@@ -142,7 +144,7 @@ class Running:
         """Hold one expectation against vmlinux."""
         start, clock = time.time(), time.perf_counter()
         required = feature.name in self.required or bool(feature_present(self.image, feature))
-        finding = self.image.check(expectation)
+        finding = check(self.image, expectation)
         status, cause = judge_finding(finding.found, required=required)
         message = finding.message
         if status is Status.SKIP and finding.found is Found.MISSING:
@@ -150,7 +152,7 @@ class Running:
         return Result(
             target="vmlinux",
             program=feature.name,
-            case=f"{expectation.kind}.{expectation.name}",
+            case=expectation.id,
             status=status,
             cause=cause,
             message=message,

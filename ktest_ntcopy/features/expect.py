@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ktest_ntcopy.features.table import Table
@@ -96,12 +97,18 @@ class Expectation:
     through: tuple[str, ...] = ()
     struct: str = ""  #: what a pointer's variable is, without "struct"
     target: str = ""  #: function a pointer leads to
+    file: str = field(default="", compare=False)  #: name of the feature file
     line: int = field(default=0, compare=False)  #: in the feature file, from 1; 0: unknown
 
     @property
     def id(self) -> str:
         """Stands for it in node ids and reports: "call.a->b", without blanks."""
         return f"{self.kind}.{self.name}".replace(" ", "")
+
+    @property
+    def source(self) -> str:
+        """Where it is stated: "msg_ntcopy.toml:42"."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -221,6 +228,7 @@ def _expectation(table: Table, line: int) -> Expectation:
         gpl=table.take("gpl", bool) if table.has("gpl") else None,
         namespace=table.take("namespace", str) if table.has("namespace") else None,
         through=table.texts("through"),
+        file=Path(table.file).name,
         line=line,
         **options,
     )

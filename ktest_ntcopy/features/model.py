@@ -103,6 +103,15 @@ class Program:
             for c in f.cases
         )
 
+    def needed(self, point: str) -> tuple[Need, ...]:
+        """All that one ``fixture.variant.case`` needs, the widest first."""
+        names = point.split(".")
+        fixture = next(f for f in self.fixtures if f.name == names[0])
+        variant = next(v for v in fixture.variants if v.name == names[1])
+        case = next(c for c in fixture.cases if c.name == names[2])
+        sums = (*self.needs, *fixture.needs, *variant.needs, *case.needs)
+        return tuple(dict.fromkeys(sums))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:

@@ -41,6 +41,11 @@ class Table:
     def _at(self, key: str) -> str:
         return f"{self._place}.{key}" if self._place else key
 
+    @property
+    def file(self) -> str:
+        """The file it is in."""
+        return self._file
+
     def has(self, key: str) -> bool:
         """True if the key is there, whatever its value."""
         return key in self._data

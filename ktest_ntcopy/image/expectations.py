@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whether a kernel shows the traces that a feature must leave in it."""
+"""Hold what a feature file expects against one kernel."""
 
 from __future__ import annotations
 
-import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ktest_ntcopy.features.model import Expectation, Feature
-from ktest_ntcopy.image.btf import Btf, BtfError, load_btf
-from ktest_ntcopy.image.kernel_file import KernelFile
-from ktest_ntcopy.image.symbols import SymbolTable, load_symbols
+from ktest_ntcopy.features.expect import Expectation
+from ktest_ntcopy.image.facts import Image
+from ktest_ntcopy.image.nearest import nearest
+from ktest_ntcopy.image.signature import SignatureError, same_signature
+from ktest_ntcopy.image.symbols import Symbol
+from ktest_ntcopy.image.typeinfo import TypeInfo, TypeInfoError
+
+if TYPE_CHECKING:
+    from ktest_ntcopy.image.exports import Export
+
+_NO_BTF = ("BTF", "set CONFIG_DEBUG_INFO_BTF=y")
+_NO_SYMBOLS = ("symbol table", "stripped")
 
 
 class Found(enum.StrEnum):
     """Answer to one expectation."""
 
     FOUND = "found"
-    MISSING = "missing"
+    MISSING = "missing"  #: not there, or not as expected
     UNKNOWN = "unknown"  #: the file cannot tell; ``detail`` says what it lacks
+    NOT_APPLICABLE = "not applicable"  #: does not hold for such kernels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,143 +37,260 @@ class Finding:
 
     expectation: Expectation
     found: Found
-    detail: str  #: one line: where it is, what is missing, or why that is not known
+    detail: str  #: one line: what was found, or why that is not known
     nearest: tuple[str, ...] = ()  #: names that look alike, best first
 
     @property
     def message(self) -> str:
-        """One line for reports."""
+        """One line for reports, with where the expectation comes from unless it is met."""
+        if self.found is Found.FOUND:
+            return self.detail
+        wanted = self.expectation
         alike = f"; nearest: {', '.join(self.nearest)}" if self.nearest else ""
-        return f"{self.detail}{alike}"
+        origin = f"{wanted.source}: {wanted.why}" if wanted.source else wanted.why
+        if self.found is Found.MISSING:
+            return f"expected {wanted}, found {self.detail}{alike} [{origin}]"
+        verb = "does not apply" if self.found is Found.NOT_APPLICABLE else "cannot be told"
+        return f"{wanted}: {verb}: {self.detail} [{origin}]"
 
 
-class Image:
-    """The facts of one kernel, each read once and only when asked for.
-
-    Properties raise ConfigError for damaged sections.
-    """
-
-    def __init__(self, kernel: KernelFile) -> None:
-        self.kernel = kernel
-
-    @cached_property
-    def symbols(self) -> SymbolTable | None:
-        return load_symbols(self.kernel.vmlinux) if self.kernel.vmlinux else None
-
-    @cached_property
-    def btf(self) -> Btf | None:
-        return load_btf(self.kernel.vmlinux) if self.kernel.vmlinux else None
-
-    def check(self, expectation: Expectation) -> Finding:
-        """Hold one expectation against the kernel."""
-        ask = {
-            "symbol": self._symbol,
-            "member": self._member,
-            "enumerator": self._enumerator,
-            "config": self._config,
-        }[expectation.kind]
-        try:
-            return ask(expectation)
-        except BtfError as err:
-            return _unknown(expectation, f"{self.kernel.vmlinux}: damaged .BTF section: {err}")
-
-    def _lacking(self, what: str, option: str) -> str:
-        if self.kernel.vmlinux is None:
-            return f"{self.kernel.path}: no vmlinux beside it; give the build directory"
-        return f"{self.kernel.vmlinux}: has no {what} ({option})"
-
-    def _symbol(self, expectation: Expectation) -> Finding:
-        if self.symbols is None:
-            return _unknown(expectation, self._lacking("symbol table", "stripped"))
-        hits = self.symbols.find(expectation.name)
-        if not hits:
-            return _missing(expectation, self.symbols.names())
-        first = hits[0]
-        also = f", also {', '.join(s.name for s in hits[1:])}" if hits[1:] else ""
-        return _found(
-            expectation,
-            f"{first.type} {first.name} at {first.address:#x}, {first.size} bytes{also}",
-        )
-
-    def _member(self, expectation: Expectation) -> Finding:
-        if self.btf is None:
-            return _unknown(expectation, self._lacking("BTF", "set CONFIG_DEBUG_INFO_BTF=y"))
-        if member := self.btf.member(expectation.name):
-            where = f"byte {member.offset}, {member.size} bytes"
-            return _found(expectation, f"{member.type} {expectation.name} at {where}")
-        outer, _, _ = expectation.name.partition(".")
-        names = [f"{outer}.{m.name}" for m in self.btf.members(outer)]
-        return _missing(expectation, names or self.btf.compounds())
-
-    def _enumerator(self, expectation: Expectation) -> Finding:
-        if self.btf is None:
-            return _unknown(expectation, self._lacking("BTF", "set CONFIG_DEBUG_INFO_BTF=y"))
-        values = self.btf.enumerators
-        if expectation.name in values:
-            return _found(expectation, f"{expectation.name} = {values[expectation.name]}")
-        return _missing(expectation, values)
-
-    def _config(self, expectation: Expectation) -> Finding:
-        config = self.kernel.config
-        if config is None:
-            where = f"{self.kernel.path}: no configuration in it or beside it"
-            return _unknown(expectation, f"{where} (set CONFIG_IKCONFIG=y)")
-        if config[expectation.name] in ("y", "m"):
-            said = f"{expectation.name}={config[expectation.name]}"
-            return _found(expectation, f"{said} in {config.source}")
-        return _missing(expectation, config.values)
+class _UnknownError(Exception):
+    """The file cannot tell; one line."""
 
 
-def _found(expectation: Expectation, detail: str) -> Finding:
-    return Finding(expectation=expectation, found=Found.FOUND, detail=detail)
+@dataclass(frozen=True)
+class _Miss:
+    """Nothing of that name, or not as expected."""
+
+    detail: str
+    nearest: tuple[str, ...] = ()
 
 
-def _unknown(expectation: Expectation, detail: str) -> Finding:
-    return Finding(expectation=expectation, found=Found.UNKNOWN, detail=detail)
+_Answer = str | _Miss
 
 
-def _missing(expectation: Expectation, names: Iterable[str]) -> Finding:
-    return Finding(
-        expectation=expectation,
-        found=Found.MISSING,
-        detail=f"{expectation.kind} {expectation.name} is missing: {expectation.why}",
-        nearest=nearest(expectation.name, names),
-    )
-
-
-def nearest(name: str, names: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """The names most like ``name``, best first.
-
-    Comparing fully with every symbol of a kernel would take seconds, so only
-    names that share a good part of their three-letter pieces are compared.
-    """
-    pieces = {name[i : i + 3] for i in range(len(name) - 2)}
-    close = [
-        other
-        for other in names
-        if abs(len(other) - len(name)) <= len(name) // 2 + 1
-        and sum(piece in other for piece in pieces) * 3 >= len(pieces)
-    ]
-    return tuple(difflib.get_close_matches(name, close, n=count, cutoff=0.6))
-
-
-def feature_present(image: Image, feature: Feature) -> bool | None:
-    """Whether the kernel has the feature, or a part of it; None if that cannot be told.
-
-    True if any trace is found that no kernel without the feature has: half a feature is
-    one to fail, not one to skip.  False if a marker is missing and so is the rest, as
-    far as the file can tell.
-    """
+def check(image: Image, expectation: Expectation) -> Finding:
+    """Hold one expectation against a kernel.  Raises ConfigError for a damaged file."""
     kernel = image.kernel
-    own = [e for e in feature.expected(kernel.version, kernel.arch) if not e.shared]
-    markers: set[Found] = set()
-    others: set[Found] = set()
-    for expectation in sorted(own, key=lambda e: not e.marker):
-        found = image.check(expectation).found
-        if found is Found.FOUND:
-            return True
-        (markers if expectation.marker else others).add(found)
-    answers = markers or others
-    if not answers or Found.UNKNOWN in answers:
-        return False if Found.MISSING in answers else None
-    return False
+    outside = expectation.outside(kernel.version, kernel.arch)
+    unmet, unsure = _needs(image, expectation)
+    if outside or unmet:
+        return _finding(expectation, Found.NOT_APPLICABLE, outside or unmet)
+    try:
+        answer = _ASK[expectation.kind](image, expectation)
+    except TypeInfoError as err:
+        raise image.damaged(f"damaged type information: {err}") from err
+    except _UnknownError as err:
+        return _finding(expectation, Found.UNKNOWN, str(err))
+    if expectation.absent:
+        if isinstance(answer, str):
+            return _finding(expectation, Found.MISSING, answer)
+        return _finding(expectation, Found.FOUND, f"no {expectation.kind} {expectation.name}")
+    if isinstance(answer, str):
+        return _finding(expectation, Found.FOUND, answer)
+    if unsure:
+        return _finding(expectation, Found.UNKNOWN, f"{answer.detail}, {unsure}")
+    return _finding(expectation, Found.MISSING, answer.detail, answer.nearest)
+
+
+def _finding(
+    expectation: Expectation, found: Found, detail: str, alike: tuple[str, ...] = ()
+) -> Finding:
+    return Finding(expectation=expectation, found=found, detail=detail, nearest=alike)
+
+
+def _needs(image: Image, expectation: Expectation) -> tuple[str, str]:
+    """Why the configuration makes it void, and why that cannot be told."""
+    config = image.kernel.config
+    for option in expectation.needs:
+        if config is None:
+            return "", f"but whether {option} is set is not known"
+        if config[option] != "y":
+            state = "a module" if config[option] == "m" else "not set"
+            return f"{option} is {state} ({config.source})", ""
+    return "", ""
+
+
+def _types(image: Image) -> TypeInfo:
+    if image.types is None:
+        raise _UnknownError(image.lacks(*_NO_BTF))
+    return image.types
+
+
+def _nothing(expectation: Expectation, names: Iterable[str]) -> _Miss:
+    # For something that ought to be absent nobody wants to know what looks like it.
+    alike = () if expectation.absent else nearest(expectation.name, names)
+    return _Miss("nothing of that name", alike)
+
+
+def describe(symbol: Symbol) -> str:
+    """A symbol in one line."""
+    size = f", {symbol.size} bytes" if symbol.size else ""
+    return f"{symbol.binding} {symbol.type} {symbol.name} at {symbol.address:#x}{size}"
+
+
+def _symbol(image: Image, expectation: Expectation) -> _Answer:
+    if image.symbols is None:
+        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+    hits = image.symbols.find(expectation.name)
+    if not hits:
+        return _nothing(expectation, image.symbols.names())
+    if expectation.type and not any(s.type == expectation.type for s in hits):
+        return _Miss(describe(hits[0]))
+    also = f", also {', '.join(s.name for s in hits[1:])}" if hits[1:] else ""
+    return describe(hits[0]) + also
+
+
+def describe_export(export: Export) -> str:
+    """An export in one line."""
+    kind = "GPL only" if export.gpl else "not GPL only"
+    space = f", namespace {export.namespace}" if export.namespace else ""
+    return f"{export.name} exported, {kind}{space}"
+
+
+def _export(image: Image, expectation: Expectation) -> _Answer:
+    exports = image.exports
+    if exports is None:
+        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+    export = exports.get(expectation.name)
+    if export is None:
+        symbols = image.symbols
+        if symbols is not None and expectation.name in symbols:
+            return _Miss(f"{describe(symbols[expectation.name])}, which is not exported")
+        return _nothing(expectation, exports)
+    said = describe_export(export)
+    if expectation.gpl is not None and export.gpl is not expectation.gpl:
+        return _Miss(said)
+    if expectation.namespace is not None and export.namespace != expectation.namespace:
+        return _Miss(said)
+    return said
+
+
+def _member(image: Image, expectation: Expectation) -> _Answer:
+    types = _types(image)
+    member = types.member(expectation.name)
+    outer, _, _ = expectation.name.partition(".")
+    if member is None:
+        inside = [f"{outer}.{m.name}" for m in types.members(outer)]
+        if inside:
+            alike = () if expectation.absent else nearest(expectation.name, inside)
+            return _Miss(f"{outer} without it", alike)
+        alike = () if expectation.absent else nearest(outer, types.names("compound"))
+        return _Miss(f"no struct or union {outer}", alike)
+    said = f"{member.type} {expectation.name} at byte {member.offset}, {member.size} bytes"
+    if expectation.offset is not None and member.bit_offset != 8 * expectation.offset:
+        return _Miss(said)
+    if expectation.size is not None and member.size != expectation.size:
+        return _Miss(said)
+    if expectation.type and not _same_type(member.type, expectation.type):
+        return _Miss(said)
+    return said
+
+
+def _same_type(one: str, other: str) -> bool:
+    def plain(text: str) -> str:
+        return "".join(text.split())
+
+    if plain(one) == plain(other):
+        return True
+    try:
+        # "unsigned long" and "long unsigned int"; arrays would lose their length.
+        same = same_signature(f"{one} f(void)", f"{other} f(void)")
+    except SignatureError:
+        return False
+    return same and "[" not in one + other
+
+
+def _struct(image: Image, expectation: Expectation) -> _Answer:
+    types = _types(image)
+    size = types.struct_size(expectation.name)
+    if size is None:
+        return _nothing(expectation, types.names("compound"))
+    said = f"{expectation.name}, {size} bytes"
+    return _Miss(said) if expectation.size not in (None, size) else said
+
+
+def _enumerator(image: Image, expectation: Expectation) -> _Answer:
+    types = _types(image)
+    found = types.enumerator(expectation.name)
+    if found is None:
+        return _nothing(expectation, types.names("enumerator"))
+    said = f"{found.name} = {found.value}" + (f" in enum {found.enum}" if found.enum else "")
+    return _Miss(said) if expectation.value not in (None, found.value) else said
+
+
+def _prototype(image: Image, expectation: Expectation) -> _Answer:
+    types = _types(image)
+    found = types.prototype(expectation.name)
+    if found is None:
+        symbols = image.symbols
+        if symbols is not None and symbols.find(expectation.name):
+            raise _UnknownError(f"{types.source} does not describe {expectation.name}()")
+        return _nothing(expectation, types.names("function"))
+    try:
+        return found if same_signature(found, expectation.signature) else _Miss(found)
+    except SignatureError as err:
+        raise _UnknownError(f"signatures cannot be compared: {err}") from err
+
+
+def _config(image: Image, expectation: Expectation) -> _Answer:
+    config = image.kernel.config
+    if config is None:
+        where = f"{image.kernel.path}: no configuration in it or beside it"
+        raise _UnknownError(f"{where} (set CONFIG_IKCONFIG=y)")
+    value = config[expectation.name]
+    wanted = ("y", "m") if expectation.value is None else (expectation.value,)
+    state = f"{expectation.name}={value}" if value != "n" else f"{expectation.name} not set"
+    said = f"{state} in {config.source}"
+    if value in wanted:
+        return said
+    known = expectation.name in config.values or "n" in wanted
+    return _Miss(said, () if known else nearest(expectation.name, config.values))
+
+
+def _call(image: Image, expectation: Expectation) -> _Answer:
+    from ktest_ntcopy.image.code import CodeError
+
+    if image.code is None:
+        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+    try:
+        path = image.code.path(*expectation.ends, through=expectation.through)
+    except CodeError as err:
+        raise _UnknownError(str(err)) from err
+    if path.found is None:
+        raise _UnknownError(path.detail)
+    return path.detail if path.found else _Miss(path.detail, path.nearest)
+
+
+def _pointer(image: Image, expectation: Expectation) -> _Answer:
+    from ktest_ntcopy.image.code import CodeError
+
+    variable, _, way = expectation.name.partition(".")
+    if image.code is None or image.symbols is None:
+        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+    if not image.symbols.find(variable):
+        return _Miss(f"no variable {variable}", nearest(variable, image.symbols.names()))
+    types = _types(image)
+    member = types.member(f"{expectation.struct}.{way}")
+    if member is None:
+        inside = [m.name for m in types.members(expectation.struct)]
+        return _Miss(f"struct {expectation.struct} without {way}", nearest(way, inside))
+    try:
+        found = image.code.pointer(variable, member.offset)
+    except CodeError as err:
+        raise _UnknownError(str(err)) from err
+    said = f"{expectation.name} = {found or 'NULL'}"
+    return said if found == expectation.target else _Miss(said)
+
+
+_ASK: dict[str, Callable[[Image, Expectation], _Answer]] = {
+    "symbol": _symbol,
+    "export": _export,
+    "member": _member,
+    "struct": _struct,
+    "enumerator": _enumerator,
+    "prototype": _prototype,
+    "config": _config,
+    "call": _call,
+    "pointer": _pointer,
+}

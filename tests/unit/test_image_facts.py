@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 from ktest_ntcopy.features.model import Expectation, load_features
 from ktest_ntcopy.image.btf import Btf, BtfError, Kind
 from ktest_ntcopy.image.config import parse_config, unpack_ikconfig
-from ktest_ntcopy.image.expectations import Found, Image, feature_present, nearest
+from ktest_ntcopy.image.expectations import Found, check
+from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.nearest import nearest
+from ktest_ntcopy.image.presence import feature_present
 from ktest_ntcopy.image.symbols import SymbolTable, load_symbols, stem
 from tests.unit import fake_kernel as fake
 
@@ -294,13 +297,13 @@ def test_everything_found(tmp_path: Path) -> None:
     expected = FEATURE.expected("6.12", "x86_64")
     assert expected
     for expectation in expected:
-        finding = facts.check(expectation)
+        finding = check(facts, expectation)
         assert finding.found is Found.FOUND, finding.message
     assert feature_present(facts, FEATURE) is True
 
 
 def test_missing_names_the_nearest(tmp_path: Path) -> None:
-    finding = image(tmp_path, fake.with_feature()).check(wanted("symbol", "copy_to_nontemporl"))
+    finding = check(image(tmp_path, fake.with_feature()), wanted("symbol", "copy_to_nontemporl"))
     assert finding.found is Found.MISSING
     assert finding.nearest[0] == "copy_to_nontemporal"
     assert "the reason" in finding.message
@@ -308,7 +311,7 @@ def test_missing_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_missing_member_names_members_of_the_same_struct(tmp_path: Path) -> None:
-    finding = image(tmp_path, fake.with_feature()).check(wanted("member", "iov_iter.nontempora"))
+    finding = check(image(tmp_path, fake.with_feature()), wanted("member", "iov_iter.nontempora"))
     assert finding.nearest[0] == "iov_iter.nontemporal"
 
 
@@ -335,22 +338,22 @@ def test_half_a_feature_counts_as_present(
 def test_unknown_without_symbols(tmp_path: Path) -> None:
     facts = image(tmp_path, fake.elf(symbols=[]))
     assert feature_present(facts, FEATURE) is None
-    finding = facts.check(wanted("member", "iov_iter.nontemporal"))
+    finding = check(facts, wanted("member", "iov_iter.nontemporal"))
     assert finding.found is Found.UNKNOWN
     assert "CONFIG_DEBUG_INFO_BTF" in finding.message
 
 
 def test_unknown_for_a_bare_bzimage(tmp_path: Path) -> None:
     facts = image(tmp_path, fake.bzimage())
-    finding = facts.check(wanted("symbol", fake.MARKER))
+    finding = check(facts, wanted("symbol", fake.MARKER))
     assert finding.found is Found.UNKNOWN
     assert "no vmlinux" in finding.message
 
 
 def test_config_expectation(tmp_path: Path) -> None:
     facts = image(tmp_path, fake.with_feature())
-    assert facts.check(wanted("config", "CONFIG_VIRTIO_PCI")).found is Found.FOUND
-    assert facts.check(wanted("config", "CONFIG_VIRTIO_PC")).found is Found.MISSING
+    assert check(facts, wanted("config", "CONFIG_VIRTIO_PCI")).found is Found.FOUND
+    assert check(facts, wanted("config", "CONFIG_VIRTIO_PC")).found is Found.MISSING
 
 
 def test_nearest_in_a_large_table_is_fast() -> None:

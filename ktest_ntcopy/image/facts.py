@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Everything that can be asked about one kernel file, each part read when it is asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.image.elf import Elf
+from ktest_ntcopy.image.kernel_file import KernelFile
+
+if TYPE_CHECKING:
+    from ktest_ntcopy.image.code import CodePaths
+    from ktest_ntcopy.image.exports import Exports
+    from ktest_ntcopy.image.symbols import SymbolTable
+    from ktest_ntcopy.image.typeinfo import TypeInfo
+
+
+class Image:
+    """The facts of one kernel.  A property is None where the file has no such thing.
+
+    ``dwarf`` lets DWARF answer where BTF is missing, which takes seconds.
+    Properties raise ConfigError for damaged sections.
+    """
+
+    def __init__(self, kernel: KernelFile, *, dwarf: bool = False) -> None:
+        self.kernel = kernel
+        self._dwarf = dwarf
+
+    @cached_property
+    def _elf(self) -> Elf | None:
+        return Elf(self.kernel.vmlinux) if self.kernel.vmlinux else None
+
+    @cached_property
+    def symbols(self) -> SymbolTable | None:
+        """The symbol table."""
+        from ktest_ntcopy.image.symbols import read_symbols
+
+        return read_symbols(self._elf) if self._elf else None
+
+    @cached_property
+    def types(self) -> TypeInfo | None:
+        """Types from BTF, or from DWARF if that was allowed."""
+        from ktest_ntcopy.image.btf import read_btf
+
+        if self._elf is None:
+            return None
+        if types := read_btf(self._elf):
+            return types
+        if self._dwarf:
+            from ktest_ntcopy.image.dwarf import read_dwarf
+
+            return read_dwarf(self._elf)
+        return None
+
+    @cached_property
+    def exports(self) -> Exports | None:
+        """Symbols that modules may use."""
+        from ktest_ntcopy.image.exports import read_exports
+
+        if self._elf is None or self.symbols is None:
+            return None
+        return read_exports(self._elf, self.symbols)
+
+    @cached_property
+    def code(self) -> CodePaths | None:
+        """What calls what."""
+        from ktest_ntcopy.image.code import CodePaths
+
+        if self._elf is None or self.symbols is None:
+            return None
+        return CodePaths(self._elf, self.symbols)
+
+    def lacks(self, what: str, hint: str) -> str:
+        """One line for a part that the file does not have."""
+        if self.kernel.vmlinux is None:
+            return f"{self.kernel.path}: no vmlinux beside it; give the build directory"
+        return f"{self.kernel.vmlinux}: has no {what} ({hint})"
+
+    def damaged(self, what: object) -> ConfigError:
+        """The error for a part that contradicts itself."""
+        return ConfigError(f"{self.kernel.vmlinux}: {what}; build it again")
+
+    def close(self) -> None:
+        """Close the file.  A second call does nothing."""
+        if elf := self.__dict__.pop("_elf", None):
+            elf.__exit__(None, None, None)
