@@ -140,6 +140,17 @@ def _format_series(args: argparse.Namespace) -> int:
     return 0
 
 
+def _mutants(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.mutants import main, mutant
+
+    chosen = mutant.select(mutant.read(args.version), args.names)
+    if args.list:
+        for one in chosen:
+            print(f"{one.name}: {one.breaks}")
+        return 0
+    return main.run(chosen, *prepare(args.version), _say)
+
+
 def _cost(args: argparse.Namespace) -> int:
     from ktest_ntcopy import cost
 
@@ -201,7 +212,12 @@ def parser() -> argparse.ArgumentParser:
     check = command("check-series", _check_series, "hold the patch series to netdev's gates")
     takes_version(check)
     check.add_argument("--bisect", action="store_true", help="build the kernel at every patch")
-    check.add_argument("--cross", action="store_true", help="compile touched files for arm64 and i386 too")
+    check.add_argument("--cross", action="store_true", help="compile for arm64 and i386, too")
+
+    mutants = command("mutants", _mutants, "break the kernel in known ways; the tests must notice")
+    takes_version(mutants)
+    mutants.add_argument("--list", action="store_true", help="only name them")
+    mutants.add_argument("names", nargs="*", metavar="NAME", help="mutant or feature; all if none")
 
     cost = command("cost", _cost, "count the instructions of a send on two kernels")
     cost.add_argument("before", type=_path, help="vmlinux without the change")

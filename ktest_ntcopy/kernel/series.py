@@ -165,7 +165,7 @@ def scratch_repository(
         yield repo
 
 
-def _git_apply(repo: Path, patch: Patch, *options: str) -> str:
+def try_apply(repo: Path, patch: Patch, *options: str) -> str:
     """Apply to work tree and index; git's complaint, empty if there is none."""
     argv = [*_GIT, "apply", "--index", *options, "-"]
     done = capture(argv, cwd=repo, env=_NO_SETTINGS, stdin=patch.text)
@@ -194,8 +194,8 @@ def apply_one(repo: Path, series: Series, patch: Patch, *, release: str) -> None
 
     Raises PatchError naming patch, file, hunk and the version it was made for.
     """
-    if complaint := _git_apply(repo, patch):
-        if not _git_apply(repo, patch, "--check", "-R"):
+    if complaint := try_apply(repo, patch):
+        if not try_apply(repo, patch, "--check", "-R"):
             raise PatchError(
                 f"{series.name}/{patch.path.name} is in this tree already, but not all of its "
                 "series is; take it out first"
@@ -215,7 +215,7 @@ def apply_in(repo: Path, series: tuple[Series, ...], *, release: str) -> None:
 def undo_in(repo: Path, series: Series) -> bool:
     """Take a series out of a scratch repository; False, and no change, if it is not in."""
     for patch in reversed(series.patches):
-        if _git_apply(repo, patch, "-R"):
+        if try_apply(repo, patch, "-R"):
             _git(repo, "reset", "-q", "--hard")
             return False
     _git(repo, "commit", "-q", "-a", "-m", f"without {series.name}")
