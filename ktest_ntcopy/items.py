@@ -35,7 +35,7 @@ class FeatureFile(pytest.File):
                 name=expectation_name(expectation),
                 feature=feature,
                 expectation=expectation,
-                line=lines.of(expectation.name),
+                line=max(expectation.line - 1, 0),
             )
         for program in feature.programs:
             yield from self._cases(feature, program, lines)
@@ -95,6 +95,7 @@ class Item(pytest.Item):
 
     def settle(self, result: Result) -> None:
         """Journal a verdict and tell pytest what it means."""
+        result = self.run.allowed(result)
         self.run.record(result)
         if result.status is Status.PASS:
             return
@@ -130,6 +131,8 @@ class CaseItem(Item):
             known = ", ".join(self.feature.support)
             text = f"{self.feature.name} has no tests for Linux {version}, only for {known}"
             self.settle(self.run.skipped(self.nodeid, text))
+        if obstacle := self.run.preflight.obstacle(self.feature, self.program.needed(self.point)):
+            self.settle(self.run.stopped(self.feature, obstacle, nodeid=self.nodeid))
         session = self.run.session
         what = "a machine boots" if session.boots_next else ""
         with Waiting(self.config, what):

@@ -47,6 +47,7 @@ class Naming:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._cases = cache(self._load)
+        self._selftests = cache(self._load_selftests)
 
     def is_ours(self, nodeid: str) -> bool:
         """True for an item collected from a feature file."""
@@ -64,11 +65,31 @@ class Naming:
         stem = Path(path).stem
         return self._cases(path).get(name) or ("kselftest", stem, name or "collection")
 
-    def _load(self, path: str) -> dict[str, CaseId]:
+    def selftest(self, nodeid: str) -> tuple[Feature, Program, str] | None:
+        """Feature, program and fixture.variant.case of a C test; None for any other."""
+        path, _, name = nodeid.partition("::")
+        return self._selftests(path).get(name) if path.endswith(".toml") else None
+
+    def _load_selftests(self, path: str) -> dict[str, tuple[Feature, Program, str]]:
+        feature = self._feature(path)
+        if feature is None:
+            return {}
+        return {
+            case_name(feature, program, point): (feature, program, point)
+            for program in feature.programs
+            for point in program.points()
+        }
+
+    def _feature(self, path: str) -> Feature | None:
         folder, _, file = path.rpartition("/")
         try:
-            feature = load_feature((FEATURES if folder == PREFIX else self._root / folder) / file)
+            return load_feature((FEATURES if folder == PREFIX else self._root / folder) / file)
         except ConfigError:
+            return None
+
+    def _load(self, path: str) -> dict[str, CaseId]:
+        feature = self._feature(path)
+        if feature is None:
             return {}
         found: dict[str, CaseId] = {
             expectation_name(e): ("vmlinux", feature.name, e.id) for e in feature.expectations

@@ -30,6 +30,7 @@ class Options:
     accel: str
     qemu: str | None
     require: frozenset[str]
+    require_all: bool  #: a test that is skipped for whatever reason fails
     journal: Path
     junit: Path | None
     table: bool
@@ -46,7 +47,9 @@ class Options:
             words.append(f"--ktest-accel={self.accel}")
         if self.qemu:
             words.append(f"--ktest-qemu={self.qemu}")
-        if self.require:
+        if self.require_all:
+            words.append("--ktest-require-all")
+        elif self.require:
             words.append(f"--ktest-require={','.join(sorted(self.require))}")
         if self.memory_mib != 512:
             words.append(f"--ktest-memory={self.memory_mib}")
@@ -83,7 +86,8 @@ def parse_options(config: pytest.Config) -> Options:
         tree=_tree(here, option.ktest_tree),
         accel=option.ktest_accel,
         qemu=_qemu(here, option.ktest_qemu),
-        require=_required(option.ktest_require),
+        require=_required("all" if option.ktest_require_all else option.ktest_require),
+        require_all=option.ktest_require_all,
         journal=journal,
         junit=junit,
         table=option.ktest_table,

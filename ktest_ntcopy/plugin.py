@@ -48,6 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "Default: what KTEST_REQUIRE in the environment says, else none.",
     )
     group.addoption(
+        "--ktest-require-all",
+        action="store_true",
+        help="Fail every test that is skipped, for whatever reason: a feature, an option or a "
+        "CPU that is missing, before booting or in the guest. Includes --ktest-require=all, "
+        "which only forbids skips because a feature is missing or cannot be proved.",
+    )
+    group.addoption(
         "--ktest-journal",
         metavar="FILE",
         help="File that gets each result as soon as there is one (JSON lines). "

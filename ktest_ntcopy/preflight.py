@@ -7,9 +7,11 @@ against a test: it runs, and finds out for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
 
 from ktest_ntcopy.features.expect import Expectation
 from ktest_ntcopy.features.model import Feature
@@ -17,6 +19,7 @@ from ktest_ntcopy.features.needs import Need
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.presence import feature_present
+from ktest_ntcopy.machine.base import MachineSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,28 @@ class Room:
 
     cpus: int
     memory_mib: int
-    devices: frozenset[str] = frozenset()  #: as QEMU names them
+    devices: Callable[[], frozenset[str]] = frozenset  #: as QEMU names them
+
+    @classmethod
+    def of(cls, spec: MachineSpec) -> Room:
+        """What a machine of that description has."""
+        return cls(cpus=spec.cpus, memory_mib=spec.memory_mib, devices=partial(_qemu_devices, spec))
+
+
+def _qemu_devices(spec: MachineSpec) -> frozenset[str]:
+    from ktest_ntcopy.machine.qemu_command import Layout, qemu_arguments
+
+    nowhere = Path()
+    layout = Layout(
+        control=nowhere,
+        monitor=nowhere,
+        console=nowhere,
+        initramfs=nowhere,
+        log=nowhere,
+        scratch=nowhere,
+    )
+    words = qemu_arguments("qemu", spec, layout, accel="tcg")
+    return frozenset(value.split(",")[0] for word, value in pairwise(words) if word == "-device")
 
 
 @dataclass(frozen=True)
@@ -82,7 +106,7 @@ class Preflight:
             case "memory":
                 return self._machine(self._room.memory_mib, need, "MiB", "--ktest-memory")
             case "device":
-                here = need.name in self._room.devices
+                here = need.name in self._room.devices()
                 return "" if here else f"the machine has no device {need.name}"
         finding = check(self._image, Expectation(kind=need.kind, name=need.name, why=""))
         if finding.found is Found.MISSING:

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +29,9 @@ from ktest_ntcopy.image.presence import feature_present
 from ktest_ntcopy.machine.base import Machine, MachineSpec
 from ktest_ntcopy.naming import FEATURES, PREFIX, Naming
 from ktest_ntcopy.options import Options, parse_options
+from ktest_ntcopy.preflight import Obstacle, Preflight, Room
 from ktest_ntcopy.programs import Programs, build_programs
+from ktest_ntcopy.recorder import reason
 from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.session import Session
 from ktest_ntcopy.waiting import Waiting
@@ -98,6 +101,10 @@ def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
     return Status.FAIL, Cause.EXPECTATION
 
 
+#: Begins the message of a test that was skipped where none may be.
+_MUST_RUN = "skipped, which --ktest-require-all forbids"
+
+
 class Running:
     """One pytest process's part in a run; registered as a pytest plugin."""
 
@@ -128,6 +135,7 @@ class Running:
             on_boot=self.book.booted,
             aftermath=self.book.add,
         )
+        self.preflight = Preflight(self.image, Room.of(self.session.spec))
         self._waiting: Waiting | None = None
         self._prepared = False
         self._old_handlers: dict[signal.Signals, Any] = {}
@@ -161,6 +169,31 @@ class Running:
             duration=time.perf_counter() - clock,
             worker=self.worker,
             nodeid=nodeid,
+        )
+
+    def stopped(self, feature: Feature, obstacle: Obstacle, *, nodeid: str) -> Result:
+        """The verdict on a case that cannot run, as the case itself would have it."""
+        result = self.skipped(nodeid, obstacle.reason)
+        if not obstacle.feature or feature.name not in self.options.require:
+            return result
+        return replace(
+            result,
+            status=Status.FAIL,
+            cause=Cause.EXPECTATION,
+            message=f"{feature.name} is required, but {obstacle.reason}",
+            reproducer=self.options.command(nodeid),
+        )
+
+    def allowed(self, result: Result) -> Result:
+        """The verdict as it counts: a skip is a failure with ``--ktest-require-all``."""
+        if not self.options.require_all or result.status is not Status.SKIP:
+            return result
+        return replace(
+            result,
+            status=Status.FAIL,
+            cause=Cause.EXPECTATION,
+            message=f"{_MUST_RUN}: {result.message}",
+            reproducer=self.options.command(result.nodeid),
         )
 
     def skipped(self, nodeid: str, reason: str) -> Result:
@@ -263,7 +296,7 @@ class Running:
             return False
         self._prepared = True
         self.book.plan(ids)
-        in_machine = any(self.naming.needs_machine(i) for i in ids)
+        in_machine = any(self.naming.needs_machine(i) and not self._stops(i) for i in ids)
         foreign = any(not self.naming.is_ours(i) for i in ids)
         if not in_machine and not foreign:
             return False
@@ -284,6 +317,13 @@ class Running:
             self.programs.fail(err)
         return in_machine
 
+    def _stops(self, nodeid: str) -> bool:
+        """True for a case that needs something this kernel or machine does not have."""
+        if found := self.naming.selftest(nodeid):
+            feature, program, point = found
+            return self.preflight.obstacle(feature, program.needed(point)) is not None
+        return False
+
     # -- verdicts ------------------------------------------------------------------
 
     def record(self, result: Result) -> None:
@@ -299,6 +339,9 @@ class Running:
         report = yield
         if isinstance(item, Item):
             locate_skip(item, report)
+        elif self.options.require_all and report.skipped and not hasattr(report, "wasxfail"):
+            report.outcome = "failed"
+            report.longrepr = f"{_MUST_RUN}: {reason(report)}"
         return report
 
     @pytest.hookimpl(tryfirst=True)
