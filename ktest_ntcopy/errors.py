@@ -32,7 +32,14 @@ class BuildError(KtestError):
 
 
 class BootError(KtestError):
-    """The kernel under test did not reach the agent: the kernel's fault, not the host's."""
+    """The kernel under test did not reach the agent: the kernel's fault, not the host's.
+
+    ``end`` is how the guest ended, one of machine.base.End; empty if it did not start.
+    """
+
+    def __init__(self, text: str, *, end: str = "") -> None:
+        super().__init__(text)
+        self.end = end
 
 
 class MachineError(KtestError):

@@ -149,6 +149,27 @@ def boot_with_best(
         return result
 
 
+def proven_accel(
+    plain: Callable[[], str],
+    *,
+    key: str,
+    verdicts: Verdicts,
+    problem: Callable[[], str] = device_problem,
+) -> str:
+    """The accelerator for a kernel that runs tests before it reports back.
+
+    Such a guest is not booted again under TCG if it dies under KVM: its tests may pass
+    there.  Nor does KVM get the blame, so without a verdict ``plain`` has to find one: it
+    boots the kernel without the tests and returns what it came up with.
+    """
+    if problem():
+        return "tcg"
+    verdict = verdicts.load(key)
+    if verdict is None:
+        return plain()
+    return "kvm" if verdict.usable else "tcg"
+
+
 def _probe(
     boot: Callable[[str, float | None], _T],
     *,

@@ -112,6 +112,10 @@ class MachineSpec:
     hypervisor_args: tuple[str, ...] = ()  #: extra arguments, in the hypervisor's own terms
     run_dir: Path | None = None  #: sockets and console log; a temporary one if None
     timeout: float = 60.0  #: seconds for boot at reference speed
+    #: Seconds at reference speed without a console line that make a booting guest a dead
+    #: one, for kernels that run tests of their own before the agent; 0: no limit but
+    #: ``timeout``.  How such a boot ends says nothing about the accelerator.
+    boot_silence: float = 0.0
 
 
 class Machine(Protocol):
@@ -122,6 +126,11 @@ class Machine(Protocol):
 
     @property
     def alive(self) -> bool: ...
+
+    @property
+    def boot_console(self) -> tuple[ConsoleLine, ...]:
+        """What the console said until the agent was ready, or until the boot failed."""
+        ...
 
     def boot(self) -> MachineInfo:
         """Start and wait for the agent.  Raises BootError or MachineError."""

@@ -16,6 +16,8 @@ LINE_MAX = 4096
 #: Lines kept from the start and from the end of a window.
 HEAD = 1000
 TAIL = 1000
+#: Lines kept from the start of a boot: tests that the kernel runs there print many.
+BOOT_HEAD = 20_000
 #: The log file takes this many characters, then says that it is full.
 LOG_MAX = 64 << 20
 
@@ -79,7 +81,7 @@ class Console:
         self._partial = bytearray()
         self._log = log.open("w", encoding="utf-8", newline="\n") if log else None
         self._log_room = log_max
-        self.window = Window()
+        self.window = Window(head=BOOT_HEAD)
         self.last_time = 0.0  #: time.monotonic() of the last byte
         self.log_error = ""  #: why the log is incomplete, if it is
 

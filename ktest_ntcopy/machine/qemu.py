@@ -6,22 +6,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from ktest_ntcopy.errors import BootError, MachineError, MachineLost
 from ktest_ntcopy.machine import channel, diagnose, initramfs
-from ktest_ntcopy.machine.accel import Verdicts, boot_with_best, verdict_key
+from ktest_ntcopy.machine.accel import Verdicts, boot_with_best, proven_accel, verdict_key
 from ktest_ntcopy.machine.agent_build import agent_program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
     Command,
     ConsoleLine,
+    End,
     MachineInfo,
     MachineSpec,
     Outcome,
@@ -135,7 +138,7 @@ class QemuMachine:
 
     @property
     def boot_console(self) -> tuple[ConsoleLine, ...]:
-        """What the console said until the guest was ready."""
+        """What the console said until the guest was ready, or until the boot failed."""
         return self._boot_console
 
     @property
@@ -164,7 +167,14 @@ class QemuMachine:
             with _disk_errors(self._spec.run_dir or Path(tempfile.gettempdir())):
                 self._make_folders()
                 image = self._write_initramfs()
-            if self._accel == "auto":
+            if self._accel == "auto" and self._spec.boot_silence:
+                accel = proven_accel(
+                    self._plain_accel,
+                    key=verdict_key(self._spec.kernel, Path(qemu)),
+                    verdicts=Verdicts(self._cache / "accel"),
+                )
+                self._info = self._boot_under(accel, qemu, image)
+            elif self._accel == "auto":
                 self._info = boot_with_best(
                     lambda accel, limit: self._boot_under(accel, qemu, image, limit=limit),
                     key=verdict_key(self._spec.kernel, Path(qemu)),
@@ -177,7 +187,6 @@ class QemuMachine:
             self.close()
             raise
         self._ended = ""
-        self._boot_console = self.hypervisor.console.window.lines()
         return self._info
 
     def run(self, command: Command) -> Outcome:
@@ -293,6 +302,13 @@ class QemuMachine:
 
     # Booting
 
+    def _plain_accel(self) -> str:
+        """The accelerator that this kernel comes up with when it runs no tests."""
+        plain = replace(self._spec, append="", files={}, boot_silence=0.0, run_dir=None)
+        machine = QemuMachine(plain, qemu=self._qemu, notify=self._notify, cache=self._cache)
+        with machine:
+            return machine.boot().accel
+
     def _boot_under(
         self, accel: str, qemu: str, image: Path, *, limit: float | None = None
     ) -> MachineInfo:
@@ -309,10 +325,13 @@ class QemuMachine:
         usual = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
         try:
             hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
-            ready = self._wait_ready(hypervisor, limit or usual)
+            silence = self._spec.boot_silence * (_TCG_BOOT if accel == "tcg" else 1.0)
+            ready = self._wait_ready(hypervisor, limit or usual, silence or math.inf)
         except BaseException:
             hypervisor.close()
             raise
+        finally:
+            self._boot_console = hypervisor.console.window.lines()
         self._hypervisor = hypervisor
         seconds = time.monotonic() - start
         return MachineInfo(
@@ -326,11 +345,12 @@ class QemuMachine:
             command_line=arguments,
         )
 
-    def _wait_ready(self, hypervisor: Hypervisor, limit: float) -> channel.Ready:
+    def _wait_ready(self, hypervisor: Hypervisor, limit: float, silence: float) -> channel.Ready:
         """The agent's first message, or the reason why there is none as an exception."""
         assert hypervisor.qmp is not None
         start = time.monotonic()
         panicked = 0.0
+        before, heard, silent = start, 0.0, 0.0
         while True:
             for message in hypervisor.pump(0.25):
                 if isinstance(message, channel.Ready):
@@ -348,12 +368,19 @@ class QemuMachine:
                 panicked = panicked or now
                 if now - panicked > _PANIC_GRACE:
                     raise self._boot_failed(hypervisor, "")
+            # Time in which this process did not run says nothing about the guest.
+            last, heard = heard, hypervisor.console.last_time
+            silent = silent + min(now - before, 1.0) if heard == last else 0.0
+            before = now
+            symptom = ""
             if now - start > limit:
+                symptom = f"the guest did not report back within {limit:.3g} s"
+            elif silent > silence:
+                symptom = f"the guest printed nothing for {silent:.3g} s"
+            if symptom:
                 if limit > _PATIENT and hypervisor.nmi():
                     hypervisor.listen(1.5)
-                raise self._boot_failed(
-                    hypervisor, f"the guest did not report back within {limit:.3g} s"
-                )
+                raise self._boot_failed(hypervisor, symptom)
 
     def _boot_failed(self, hypervisor: Hypervisor, symptom: str) -> BootError | MachineError:
         assert hypervisor.qmp is not None
@@ -371,7 +398,9 @@ class QemuMachine:
             if hypervisor.qmp.event("SHUTDOWN") is None:
                 return MachineError(f"QEMU ended while the guest booted: {words}")
             cause = "the guest reset itself before it reported back"
-        return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}")
+        panicked = diagnose.panic(console) is not None
+        end = End.HANG if symptom else End.PANIC if panicked else End.DOWN
+        return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}", end=end)
 
     def _refused(self, gone: HypervisorGone) -> BootError | MachineError:
         """QEMU ended before it had set itself up."""

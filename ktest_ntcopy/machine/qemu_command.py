@@ -84,7 +84,9 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
     restart it): after one the kernel may hold any lock, so whatever ran next
     would fail for the wrong reason, and the trace is complete by then.
     ``unknown_nmi_panic panic_print`` turn the NMI that is sent to a silent
-    guest into a trace of every processor.
+    guest into a trace of every processor.  ``kunit.enable=0``: KUnit suites run before
+    the agent, and one that crashes or takes long would cost every guest its boot; who
+    wants them says so in ``spec.append``, since the last word counts.
     """
     words = [
         "console=ttyS0,115200",
@@ -97,6 +99,7 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
         "random.trust_cpu=on",
         # Tests make and drop network namespaces all the time; each waits for RCU.
         "rcupdate.rcu_expedited=1",
+        "kunit.enable=0",
         *_NO_PROBING,
     ]
     if accel == "tcg":

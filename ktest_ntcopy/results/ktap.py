@@ -96,6 +96,14 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """A nested level whose parent's verdict never came: its program was cut off."""
+
+    plan: int | None = None
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Document:
     """All verdicts of one program (or of one collection of the runner)."""
 
@@ -106,6 +114,7 @@ class Document:
     problems: tuple[Problem, ...] = ()
     bail_out: str | None = None  #: reason, may be empty
     diagnostics: tuple[str, ...] = ()  #: printed after the last verdict
+    unfinished: Unfinished | None = None  #: the first nested level, if the text ends inside
 
     def named(self, name: str) -> tuple[Point, ...]:
         """All points of the outermost level with this name."""
@@ -137,6 +146,7 @@ def parse(text: str) -> Document:
         problems=(again, *(p for d in documents for p in d.problems))[: _PROBLEMS_MAX + 1],
         bail_out=next((d.bail_out for d in documents if d.bail_out is not None), None),
         diagnostics=last.diagnostics,
+        unfinished=last.unfinished,
     )
 
 
@@ -261,7 +271,14 @@ class _Parser:
             self._problem(Flaw.MISSING, promise, 0, depth)
         return kept
 
+    def _unfinished(self) -> Unfinished | None:
+        if len(self._stack) < 2:
+            return None
+        level = self._stack[1]
+        return Unfinished(plan=level.plan, points=tuple(level.points))
+
     def _close_document(self) -> None:
+        unfinished = self._unfinished()
         root = self._enter("")
         points = self._believed(root, 0)
         if root.children:
@@ -280,6 +297,7 @@ class _Parser:
                 problems=tuple(self._problems),
                 bail_out=root.bail_out,
                 diagnostics=tuple(root.diagnostics),
+                unfinished=unfinished,
             )
         )
         self._stack = [_Level("")]

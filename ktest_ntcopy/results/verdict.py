@@ -66,7 +66,9 @@ class Case:
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class Claim:
+    """A status and why, before or after it is weighed against what else happened."""
+
     status: Status
     cause: Cause = Cause.NONE
     message: str = ""
@@ -86,15 +88,31 @@ def judge(
     the machine's, for the message on a time limit.  Raises only re.error, for an
     ``allowed_splats`` pattern that is none.
     """
-    output = outcome.text
     if document is None:
         # What a program claimed before it was stopped counts for nothing: a flood is not read.
-        document = parse(output) if outcome.end is End.EXITED else Document()
+        document = parse(outcome.text) if outcome.end is End.EXITED else Document()
+    claim = _claimed(case.case, outcome, document)
+    points = document.named(case.case)
+    return judge_claim(case, outcome, claim, points, splats, slowdown=slowdown)
+
+
+def judge_claim(
+    case: Case,
+    outcome: Outcome,
+    claim: Claim,
+    points: Sequence[Point] = (),
+    splats: Sequence[Splat] | None = None,
+    *,
+    slowdown: float = 1.0,
+) -> Result:
+    """The verdict on ``case`` from a claim that is already checked, made in ``points``.
+
+    For tests without a program; else as :func:`judge`.
+    """
     found = detect(outcome.console) if splats is None else tuple(splats)
     against = serious(found, case.allowed_splats)
     end = _ended(outcome, found, slowdown)
-    verdict = _weigh(end, outcome.end, against, _claimed(case.case, outcome, document))
-    points = document.named(case.case)
+    verdict = _weigh(end, outcome.end, against, claim)
     return Result(
         target=case.target,
         program=case.program,
@@ -103,7 +121,7 @@ def judge(
         cause=verdict.cause,
         message=one_line(verdict.message),
         # Cut twice: cleaning a flood takes long, and escapes make text longer.
-        detail=excerpt(clean(excerpt(output, DETAIL_MAX)), DETAIL_MAX),
+        detail=excerpt(clean(excerpt(outcome.text, DETAIL_MAX)), DETAIL_MAX),
         console=_console(outcome, against),
         reproducer=case.reproducer,
         start=outcome.start,
@@ -148,7 +166,7 @@ def signal_name(number: int | None) -> str:
 # -- the order of authority -----------------------------------------------------
 
 
-def _weigh(end: _Verdict | None, how: End, against: Sequence[Splat], claim: _Verdict) -> _Verdict:
+def _weigh(end: Claim | None, how: End, against: Sequence[Splat], claim: Claim) -> Claim:
     """Set the claim against the command's end and the kernel's complaints."""
     if end is not None and how in _ABOVE_SPLATS:
         # A panic is often the consequence of the splat before it, a hang its first sign.
@@ -162,10 +180,10 @@ def _weigh(end: _Verdict | None, how: End, against: Sequence[Splat], claim: _Ver
     more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
     also = f"; {below.message}" if below.message else ""
     status = Status.ERROR if below.status is Status.ERROR else Status.FAIL
-    return _Verdict(status, Cause.SPLAT, f"{against[0].title}{more}{also}")
+    return Claim(status, Cause.SPLAT, f"{against[0].title}{more}{also}")
 
 
-def _ended(outcome: Outcome, found: Sequence[Splat], slowdown: float) -> _Verdict | None:
+def _ended(outcome: Outcome, found: Sequence[Splat], slowdown: float) -> Claim | None:
     """The verdict if the command did not come to an end of its own."""
     cause = _END_CAUSES.get(outcome.end)
     if cause is None:
@@ -192,41 +210,41 @@ def _ended(outcome: Outcome, found: Sequence[Splat], slowdown: float) -> _Verdic
             message = told or "the guest powered off or rebooted"
         case _:
             message = told or "the machine went away"
-    return _Verdict(Status.ERROR, cause, message)
+    return Claim(Status.ERROR, cause, message)
 
 
-def _claimed(name: str, outcome: Outcome, document: Document) -> _Verdict:
+def _claimed(name: str, outcome: Outcome, document: Document) -> Claim:
     """What the program claims, checked against its plan and its exit status."""
     code = outcome.exit_code
     points = document.named(name)
     if not points:
         return _no_verdict(name, code, document)
     if len(points) > 1:
-        return _Verdict(
+        return Claim(
             Status.ERROR, Cause.MALFORMED, f"{len(points)} verdicts on {name}, expected one"
         )
-    verdict = _of_point(points[0])
+    verdict = claim_of_point(points[0])
     flaws = [_foreign(p) for p in document.points if p.name != name]
     flaws += [p for p in document.problems if p.level == 0]
     if flaws and verdict.status is not Status.FAIL:
-        return _Verdict(Status.ERROR, Cause.MALFORMED, _told(flaws))
+        return Claim(Status.ERROR, Cause.MALFORMED, _told(flaws))
     if not _agrees(verdict.status, code):
         says = f"exit status {code}" if code is not None else "no exit status"
         contradiction = f"{says} contradicts the verdict '{verdict.status}'"
         if verdict.status is Status.FAIL:
             return replace(verdict, message=f"{verdict.message}; {contradiction}")
-        return _Verdict(Status.FAIL, Cause.EXIT, contradiction)
+        return Claim(Status.FAIL, Cause.EXIT, contradiction)
     return verdict
 
 
-def _no_verdict(name: str, code: int | None, document: Document) -> _Verdict:
+def _no_verdict(name: str, code: int | None, document: Document) -> Claim:
     if document.plan_skip is not None and code in (0, KSFT_SKIP):
-        return _Verdict(Status.SKIP, Cause.SKIP, document.plan_skip or "no reason given")
+        return Claim(Status.SKIP, Cause.SKIP, document.plan_skip or "no reason given")
     if document.bail_out is not None:
         reason = document.bail_out or "no reason given"
-        return _Verdict(Status.ERROR, Cause.BAIL_OUT, f"the program gave up: {reason}")
+        return Claim(Status.ERROR, Cause.BAIL_OUT, f"the program gave up: {reason}")
     if document.plan == 0:
-        return _Verdict(
+        return Claim(
             Status.ERROR,
             Cause.NO_VERDICT,
             f"the program ran no test (plan 1..0): it knows no case named {name}",
@@ -234,51 +252,51 @@ def _no_verdict(name: str, code: int | None, document: Document) -> _Verdict:
     flaws = [_foreign(p) for p in document.points]
     flaws += [p for p in document.problems if p.level == 0 and p.flaw is not Flaw.MISSING]
     if flaws:
-        return _Verdict(Status.ERROR, Cause.MALFORMED, f"no verdict on {name}; {_told(flaws)}")
+        return Claim(Status.ERROR, Cause.MALFORMED, f"no verdict on {name}; {_told(flaws)}")
     if code:
-        return _Verdict(Status.ERROR, Cause.EXIT, f"{_exit(code)} and no verdict on {name}")
-    return _Verdict(Status.ERROR, Cause.NO_VERDICT, f"no verdict on {name}, exit status 0")
+        return Claim(Status.ERROR, Cause.EXIT, f"{_exit(code)} and no verdict on {name}")
+    return Claim(Status.ERROR, Cause.NO_VERDICT, f"no verdict on {name}, exit status 0")
 
 
-def _of_point(point: Point) -> _Verdict:
+def claim_of_point(point: Point) -> Claim:
     """What one verdict line says."""
     reason = "" if point.reason == "unknown" else point.reason  # the harness's filler
     match point.directive:
         case Directive.SKIP:
-            return _Verdict(Status.SKIP, Cause.SKIP, reason or "no reason given")
+            return Claim(Status.SKIP, Cause.SKIP, reason or "no reason given")
         case Directive.XFAIL:
-            return _Verdict(Status.XFAIL, Cause.XFAIL, reason or _complaint(point).message)
+            return Claim(Status.XFAIL, Cause.XFAIL, reason or _complaint(point).message)
         case Directive.XPASS:
             return _XPASS
         case Directive.TODO:
             return (
                 _XPASS
                 if point.ok
-                else _Verdict(Status.XFAIL, Cause.XFAIL, reason or _complaint(point).message)
+                else Claim(Status.XFAIL, Cause.XFAIL, reason or _complaint(point).message)
             )
         case Directive.TIMEOUT:
-            return _Verdict(Status.FAIL, Cause.TIMEOUT, f"timed out: {reason}".rstrip(": "))
+            return Claim(Status.FAIL, Cause.TIMEOUT, f"timed out: {reason}".rstrip(": "))
         case Directive.EXIT if reason != "0":
-            return _Verdict(Status.FAIL, Cause.EXIT, f"exit status {reason}")
-    return _Verdict(Status.PASS) if point.ok else _complaint(point)
+            return Claim(Status.FAIL, Cause.EXIT, f"exit status {reason}")
+    return Claim(Status.PASS) if point.ok else _complaint(point)
 
 
-_XPASS = _Verdict(Status.XPASS, Cause.XPASS, "passed although it is marked as expected to fail")
+_XPASS = Claim(Status.XPASS, Cause.XPASS, "passed although it is marked as expected to fail")
 
 
-def _complaint(point: Point) -> _Verdict:
+def _complaint(point: Point) -> Claim:
     """Cause and message of a failed point, from what was printed before it."""
     if asserted := _asserted(point.diagnostics):
-        return _Verdict(Status.FAIL, Cause.ASSERTION, asserted)
+        return Claim(Status.FAIL, Cause.ASSERTION, asserted)
     for line in point.diagnostics:
         if killed := _CHILD_SIGNAL.match(line):
             name = signal_name(int(killed[1]))
-            return _Verdict(Status.FAIL, Cause.SIGNAL, f"test killed by {name}")
+            return Claim(Status.FAIL, Cause.SIGNAL, f"test killed by {name}")
         if _CHILD_TIMEOUT.match(line):
-            return _Verdict(Status.FAIL, Cause.TIMEOUT, "over the test's own time limit")
+            return Claim(Status.FAIL, Cause.TIMEOUT, "over the test's own time limit")
     said = [x for x in point.diagnostics if not _PROGRESS.match(x)]
     text = point.reason or (said[-1] if said else "failed without a word")
-    return _Verdict(Status.FAIL, Cause.ASSERTION, text)
+    return Claim(Status.FAIL, Cause.ASSERTION, text)
 
 
 def _asserted(lines: Sequence[str]) -> str:

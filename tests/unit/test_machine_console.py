@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ktest_ntcopy.machine.base import ConsoleLine
-from ktest_ntcopy.machine.console import HEAD, LINE_MAX, TAIL, Console, Window, sanitise
+from ktest_ntcopy.machine.console import BOOT_HEAD, HEAD, LINE_MAX, TAIL, Console, Window, sanitise
 
 
 def texts(console: Console) -> list[str]:
@@ -72,6 +72,7 @@ def test_line_without_end_is_cut() -> None:
 
 def test_flood_keeps_head_and_tail() -> None:
     console = Console()
+    console.restart()
     for number in range(10_000):
         console.feed(b"line %d\n" % number, 1.0)
     lines = texts(console)
@@ -79,6 +80,14 @@ def test_flood_keeps_head_and_tail() -> None:
     assert lines[0] == "line 0"
     assert lines[-1] == "line 9999"
     assert lines[HEAD] == f"[... {10_000 - HEAD - TAIL} lines of console output left out ...]"
+
+
+def test_boot_has_room_for_what_kernel_tests_print() -> None:
+    console = Console()
+    for number in range(BOOT_HEAD):
+        console.feed(b"line %d\n" % number, 1.0)
+    assert texts(console)[-1] == f"line {BOOT_HEAD - 1}"
+    assert console.window.dropped == 0
 
 
 def test_flood_does_not_bury_a_panic() -> None:
