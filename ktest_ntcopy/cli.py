@@ -121,6 +121,22 @@ def _docs(args: argparse.Namespace) -> int:
     return 1 if args.check and stale else 0
 
 
+def _check(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.image.check_command import run
+
+    return run(
+        args.kernel,
+        features=args.feature,
+        as_json=args.json,
+        brief=args.brief,
+        show=args.show,
+        against=args.against,
+        tree=args.tree,
+        dwarf=args.dwarf,
+        colour=sys.stdout.isatty(),
+    )
+
+
 def _check_series(args: argparse.Namespace) -> int:
     from ktest_ntcopy.kernel import gates
 
@@ -208,6 +224,38 @@ def parser() -> argparse.ArgumentParser:
 
     docs = command("docs", _docs, "write what is generated from the feature data")
     docs.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
+
+    look = command("check", _check, "say what a kernel file shows of the features, in a blink")
+    look.epilog = (
+        "Exit status: 0 all is there, 1 something is missing, 2 something could not be told. "
+        "Without --show and --against, everything that the features expect is looked for: "
+        "symbols, exports, struct members, enumerators, prototypes, options, calls."
+    )
+    look.add_argument("kernel", type=_path, help="vmlinux, bzImage or build directory")
+    look.add_argument(
+        "--feature", action="append", default=[], metavar="NAME", help="this one; repeatable"
+    )
+    look.add_argument("--brief", action="store_true", help="leave out what was found")
+    look.add_argument(
+        "--show",
+        default="",
+        metavar="NAME",
+        help="show a type, a symbol, a function with what it calls, or CONFIG_NAME instead",
+    )
+    look.add_argument(
+        "--against",
+        type=_path,
+        metavar="FRAGMENT",
+        help="compare the configuration with FRAGMENT instead: what differs, the way through "
+        "the menus to set it, and which dependencies are in the way",
+    )
+    look.add_argument(
+        "--tree", type=_path, help="source tree for the menus; default: the kernel's own"
+    )
+    look.add_argument(
+        "--dwarf", action="store_true", help="ask DWARF where there is no BTF (takes seconds)"
+    )
+    look.add_argument("--json", action="store_true", help="for scripts; see image/check.py")
 
     check = command("check-series", _check_series, "hold the patch series to netdev's gates")
     takes_version(check)

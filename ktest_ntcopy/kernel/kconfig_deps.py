@@ -29,7 +29,7 @@ class Definition:
     depends: tuple[str, ...]  #: expressions, all of which must hold
 
 
-def _split(expression: str) -> list[str]:
+def split(expression: str) -> list[str]:
     """Conjuncts at the top level of an expression."""
     parts, depth, start = [], 0, 0
     for match in re.finditer(r"[()]|&&", expression):
@@ -106,7 +106,7 @@ def definitions(text: str, file: str, names: Iterable[str]) -> dict[str, list[De
         if current and current[0] in wanted:
             outer = [e for block in blocks for e in block]
             found.setdefault(current[0], []).append(
-                Definition(file, current[1], tuple(_split(" && ".join([*outer, *depends]))))
+                Definition(file, current[1], tuple(split(" && ".join([*outer, *depends]))))
             )
 
     lines = text.replace("\\\n", " ").splitlines()
