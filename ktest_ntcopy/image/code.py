@@ -6,14 +6,35 @@ Functions are decoded one at a time, when a question needs them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from ktest_ntcopy.image import code_arm64, code_x86
+from ktest_ntcopy.image.alternatives import Alternatives, read_alternatives
 from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.symbols import SymbolTable
+from ktest_ntcopy.image.functions import Functions, author_name
+from ktest_ntcopy.image.initialised import Initialised
+from ktest_ntcopy.image.nearest import nearest
+from ktest_ntcopy.image.symbols import Symbol, SymbolTable
+from ktest_ntcopy.image.transfer import Kind, Transfer
 
-Kind = Literal["call", "jump", "reference", "indirect"]
+_CODE_LIMIT = 256 << 10  # bytes decoded of one function; real ones stay far below
+_TOTAL_LIMIT = 2 << 20  # bytes decoded for one question: about half a second
+_PARTS_LIMIT = 64  # parts of one function
+_HINT = 200  # functions searched to say in a failure what leads there instead
+
+# Through these a jump or call goes to what a register holds, or returns.
+_INDIRECT = re.compile(r"__x86_indirect_(?:thunk|call_thunk|jump_thunk|its_thunk)_\w+")
+_RETURN = re.compile(r"__x86_return_thunk|\w+_return_thunk")
+# These hold a jump to the function that is really meant.
+_TRAMPOLINE = re.compile(r"(?P<static>__SCT__\w+)|__\w+_veneer|__\w*Thunk_\w+")
+# In nearly every function, so no help to a reader.
+_NOISE = re.compile(
+    r"__fentry__|_?mcount|__x86_\w+|__stack_chk_fail|__cfi_\w+|__(?:sanitizer|asan|kasan|ubsan"
+    r"|kcsan|tsan|kmsan)_\w+|_printk|__warn_printk|rcu_read_(?:un)?lock\w*|__rcu_read_\w+"
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +45,7 @@ class Call:
     kind: Kind  #: "jump" is a tail call; "reference" an address taken, for a later call
     target: int | None  #: address, None for an indirect call
     name: str | None  #: function there as its author wrote it, None if there is none
-    via: str = ""  #: what lies between, e.g. "static call" or "alternative"
+    via: str = ""  #: what lies between: "static call", "alternative", or a pointer's name
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,13 @@ class CodePaths:
 
     def __init__(self, elf: Elf, symbols: SymbolTable) -> None:
         self._elf = elf
-        self._symbols = symbols
+        self._functions = Functions(symbols)
+        self._decoded: dict[int, tuple[Call, ...]] = {}
+        self._left = 0  # bytes that may still be decoded for the question in hand
+
+    @cached_property
+    def _alternatives(self) -> Alternatives:
+        return read_alternatives(self._elf)
 
     def calls(self, function: str) -> tuple[Call, ...]:
         """All calls, tail calls and address references of a function, by address.
@@ -59,17 +86,49 @@ class CodePaths:
         The compiler's parts of it (``.cold``, ``.part.0``…) belong to it.  Raises
         CodeError if there is no such function or no decoder for the architecture.
         """
-        raise CodeError(f"no decoder for {self._elf.arch} ({function})")
+        self._begin()
+        entries = self._functions.named(function)
+        if not entries:
+            raise CodeError(self._absent(function))
+        found = {call for entry in entries for call in self._calls(entry)}
+        data = Initialised(self._elf, self._functions.symbols)
+        named = (
+            replace(c, target=None, via=data.name_at(c.target))
+            if c.kind == "indirect" and c.target
+            else c
+            for c in found
+        )
+        return tuple(sorted(named, key=lambda call: (call.at, call.kind, call.name or "")))
 
     def path(
-        self, source: str, target: str, *, through: Sequence[str] = (), limit: int = 2000
+        self,
+        source: str,
+        target: str,
+        *,
+        through: Sequence[str] = (),
+        limit: int = 500,
     ) -> CodePath:
         """The shortest chain of calls from ``source`` to ``target``.
 
-        With ``through``, exactly these functions lie between, in this order: each calls
-        the next directly.  Without, at most ``limit`` functions are searched.
+        With ``through``, only these functions may lie between, in this order, and an
+        address that is taken of one of them passes for a call, as with callbacks.  Whether
+        a compiler inlines a function is its choice, so one of them may be missing where
+        the one before it directly calls one after it; ``detail`` says so.
+
+        Without, calls are searched breadth first through at most ``limit`` functions.
         """
-        return CodePath(source, target, None, f"no decoder for {self._elf.arch}", (), (*through,))
+        try:
+            self._begin()
+            for name in (source, target):
+                if not self._functions.named(name):
+                    alike = nearest(name, self._functions.symbols.names())
+                    return CodePath(source, target, False, self._absent(name), nearest=alike)
+            steps = self._search(source, target, limit, through)
+            if steps:
+                return self._there(source, target, steps, through)
+            return self._not_there(source, target, through, limit)
+        except CodeError as err:
+            return CodePath(source, target, None, str(err))
 
     def pointer(self, symbol: str, offset: int) -> str | None:
         """Name of the function that an initialised structure points to.
@@ -77,4 +136,216 @@ class CodePaths:
         ``offset`` is in bytes from the start of the variable.  None for a null pointer.
         Raises CodeError if there is no such variable, or its value is set at run time.
         """
-        raise CodeError(f"cannot read {symbol}+{offset:#x}")
+        try:
+            address = Initialised(self._elf, self._functions.symbols).pointer(symbol, offset)
+        except ValueError as err:
+            raise CodeError(str(err)) from err
+        if not address:
+            return None
+        there = self._functions.at(address)
+        if there is None:
+            raise CodeError(f"{symbol}+{offset:#x} holds {address:#x}, where no function begins")
+        return author_name(there.name)
+
+    # Decoding
+
+    def _begin(self) -> None:
+        """Begin a question.  Raises CodeError if the machine code cannot be read."""
+        self._left = _TOTAL_LIMIT
+        if self._elf.machine not in ("EM_X86_64", "EM_386", "EM_AARCH64"):
+            raise CodeError(f"{self._elf.path}: no decoder for {self._elf.arch} machine code")
+        if self._elf.kind == "ET_REL":
+            raise CodeError(f"{self._elf.path}: not linked, so its calls lead nowhere yet")
+
+    def _transfers(self, code: bytes, address: int) -> list[Transfer]:
+        if self._elf.machine == "EM_AARCH64":
+            return code_arm64.decode(code, address)
+        return code_x86.decode(code, address, bits=self._elf.bits)
+
+    def _calls(self, entry: Symbol) -> tuple[Call, ...]:
+        """What one function calls, from all of its parts that it reaches."""
+        done = self._decoded.get(entry.address)
+        if done is None:
+            done = self._decoded[entry.address] = tuple(self._walk(entry))
+        return done
+
+    def _walk(self, entry: Symbol) -> Iterator[Call]:
+        own = author_name(entry.name)
+        parts, seen = [entry], {entry.address}
+        while parts:
+            part = parts.pop()
+            for transfer, via in self._part(part):
+                call = self._resolve(transfer, via)
+                if call is None:
+                    continue
+                if call.name == own and call.kind != "reference" and call.target is not None:
+                    there = self._functions.around(call.target)
+                    if there and there.address not in seen and len(seen) < _PARTS_LIMIT:
+                        seen.add(there.address)
+                        parts.append(there)
+                    if there and (there.name != entry.name or call.kind != "call"):
+                        continue
+                yield call
+
+    def _part(self, part: Symbol) -> Iterator[tuple[Transfer, str]]:
+        size = min(self._functions.size(part), _CODE_LIMIT)
+        self._left -= size
+        if self._left < 0:
+            raise CodeError(
+                f"{self._elf.path}: gave up after {_TOTAL_LIMIT >> 20} MiB of machine code, at "
+                f"{part.name}; name functions on the way"
+            )
+        for transfer in self._transfers(self._elf.at(part.address, size), part.address):
+            yield transfer, ""
+        for other in self._alternatives.within(part.address, size):
+            code = self._elf.at(other.replacement, other.replacement_size)
+            for transfer in self._transfers(code, other.replacement):
+                if transfer.target is None or not 0 <= transfer.target - part.address < size:
+                    yield transfer._replace(at=other.at), "alternative"
+
+    def _resolve(self, transfer: Transfer, via: str) -> Call | None:
+        """The function behind a branch or an address; None if it is not of interest."""
+        at, kind, target = transfer
+        if kind == "indirect" or target is None:
+            return Call(at, "indirect", target, None, via)
+        there = self._functions.at(target)
+        if kind == "reference":
+            if there is None or there.type != "func":
+                return None
+            return Call(at, kind, target, author_name(there.name), via)
+        if there is None:
+            there = self._functions.around(target)
+            return Call(at, kind, target, author_name(there.name) if there else None, via)
+        if _RETURN.fullmatch(there.name):
+            return None
+        if _INDIRECT.fullmatch(there.name):
+            return Call(at, "indirect", None, None, via)
+        if tramp := _TRAMPOLINE.fullmatch(there.name):
+            end = self._behind(there)
+            if end is not None:
+                via = "static call" if tramp["static"] else "veneer"
+                return Call(at, kind, end.address, author_name(end.name), via)
+        return Call(at, kind, target, author_name(there.name), via)
+
+    def _behind(self, trampoline: Symbol) -> Symbol | None:
+        """Where a trampoline leads in the file; None if nowhere."""
+        code = self._elf.at(trampoline.address, min(self._functions.size(trampoline), 32))
+        for transfer in self._transfers(code, trampoline.address):
+            if transfer.kind in ("jump", "reference") and transfer.target is not None:
+                return self._functions.at(transfer.target)
+        return None
+
+    # Searching
+
+    def _search(
+        self, source: str, target: str, limit: int, through: Sequence[str] | None
+    ) -> list[tuple[str, Call]]:
+        """The shortest chain; empty if there is none.
+
+        With ``through``, only through these names, and only onwards.
+        """
+        kinds = ("call", "jump", "reference") if through else ("call", "jump")
+        ends = {s.address for s in self._functions.entries(target)}
+        rank = {
+            symbol.address: number
+            for number, name in enumerate(through or (), 1)
+            for symbol in self._functions.entries(name)
+        }
+        queue = list(self._functions.named(source))
+        came: dict[int, tuple[int, str, Call] | None] = {e.address: None for e in queue}
+        count = limit + len(queue)
+        while queue and len(came) <= count:
+            following: list[Symbol] = []
+            for function in queue:
+                name = author_name(function.name)
+                for call in self._calls(function):
+                    if call.kind not in kinds or call.target is None or call.name is None:
+                        continue
+                    if call.target in ends or call.name == target:
+                        return [*_trace(came, function.address), (name, call)]
+                    if call.target in came:
+                        continue
+                    if through and rank.get(call.target, 0) <= rank.get(function.address, 0):
+                        continue
+                    there = self._functions.at(call.target) or self._functions.around(call.target)
+                    if there is not None:
+                        came[call.target] = (function.address, name, call)
+                        following.append(there)
+            queue = following
+        return []
+
+    # Explaining
+
+    def _there(
+        self,
+        source: str,
+        target: str,
+        steps: list[tuple[str, Call]],
+        through: Sequence[str],
+    ) -> CodePath:
+        words = [steps[0][0]]
+        for _, call in steps:
+            how = {"jump": "jumps", "reference": "address taken"}.get(call.kind, "")
+            notes = ", ".join(n for n in (how, call.via, f"at {call.at:#x}") if n)
+            words.append(f"-> {call.name} ({notes})")
+        passed = {call.target for _, call in steps}
+        skipped = [
+            name if self._functions.entries(name) else f"{name} (no function of its own)"
+            for name in through
+            if passed.isdisjoint(s.address for s in self._functions.entries(name))
+        ]
+        also = f"; not through {', '.join(skipped)}" if skipped else ""
+        return CodePath(source, target, True, " ".join(words) + also, tuple(steps))
+
+    def _absent(self, name: str) -> str:
+        hits = self._functions.symbols.find(name)
+        if hits:
+            return f"{name} is no function but an {hits[0].type}"
+        return f"no function {name}: not built, or inlined wherever it is called"
+
+    def _not_there(self, source: str, target: str, through: Sequence[str], limit: int) -> CodePath:
+        """Say what the last function that is reached really calls."""
+        last, following = source, (*through, target)
+        for number, name in enumerate(through):
+            if self._search(source, name, limit, through[:number] or (name,)):
+                last, following = name, (*through[number + 1 :], target)
+        calls = [c for e in self._functions.named(last) for c in self._calls(e)]
+        said = f"{last} calls {_listed(calls)}; not {' or '.join(following)}"
+        if not through:
+            said = f"{source} does not reach {target} within {limit} functions; {said}"
+        if any(c.kind == "reference" and c.name in following for c in calls):
+            said += f"; but {last} takes its address"
+        absent = [name for name in through if not self._functions.named(name)]
+        if absent:
+            said += f"; no function {', '.join(absent)} (inlined or not built)"
+        if through:
+            other = self._search(last, target, _HINT, None)
+            if other:
+                names = [name for name, _ in other]
+                said += f"; but there is {' -> '.join([*names, target])}"
+        called = {c.name for c in calls if c.name}
+        alike = nearest(following[0], called)
+        return CodePath(source, target, False, said, nearest=alike)
+
+
+def _trace(came: dict[int, tuple[int, str, Call] | None], address: int) -> list[tuple[str, Call]]:
+    """The steps that led to an address."""
+    steps: list[tuple[str, Call]] = []
+    while (step := came[address]) is not None:
+        address, name, call = step
+        steps.append((name, call))
+    return steps[::-1]
+
+
+def _listed(calls: Sequence[Call], count: int = 12) -> str:
+    """The functions called, in order, for one line."""
+    names = dict.fromkeys(
+        c.name
+        for c in sorted(calls, key=lambda c: c.at)
+        if c.name and c.kind != "reference" and not _NOISE.fullmatch(c.name)
+    )
+    indirect = sum(c.kind == "indirect" for c in calls)
+    few = list(names)[:count]
+    more = [f"{len(names) - count} more"] if len(names) > count else []
+    pointers = [f"{indirect} through pointers"] if indirect else []
+    return ", ".join([*few, *more, *pointers]) or "nothing"
