@@ -234,7 +234,7 @@ static inline int ksft_link_ioctl(const char *name, unsigned long request,
 	return ret;
 }
 
-static inline int ksft_link_up(const char *name)
+static inline int ksft_link_set_up(const char *name, bool up)
 {
 	struct ifreq ifr = {};
 	int ret;
@@ -242,8 +242,20 @@ static inline int ksft_link_up(const char *name)
 	ret = ksft_link_ioctl(name, SIOCGIFFLAGS, &ifr);
 	if (ret)
 		return ret;
-	ifr.ifr_flags |= IFF_UP;
+	ifr.ifr_flags &= ~IFF_UP;
+	if (up)
+		ifr.ifr_flags |= IFF_UP;
 	return ksft_link_ioctl(name, SIOCSIFFLAGS, &ifr);
+}
+
+static inline int ksft_link_up(const char *name)
+{
+	return ksft_link_set_up(name, true);
+}
+
+static inline int ksft_link_down(const char *name)
+{
+	return ksft_link_set_up(name, false);
 }
 
 /* Set the MTU, bytes. */
@@ -405,24 +417,32 @@ struct ksft_netdev_state {
 	bool fixed;		/* no device of this kind ever changes it */
 };
 
+struct ksft_netdev_features {
+	struct ethtool_gfeatures head;
+	struct ethtool_get_features_block block[KSFT_FEATURE_BLOCKS];
+};
+
+static inline int ksft_netdev_features(const char *name,
+				       struct ksft_netdev_features *get)
+{
+	memset(get, 0, sizeof(*get));
+	get->head.cmd = ETHTOOL_GFEATURES;
+	get->head.size = KSFT_FEATURE_BLOCKS;
+	return ksft_ethtool(name, get);
+}
+
 static inline int ksft_netdev_state(const char *name, const char *feature,
 				    struct ksft_netdev_state *state)
 {
-	struct {
-		struct ethtool_gfeatures head;
-		struct ethtool_get_features_block block[KSFT_FEATURE_BLOCKS];
-	} get = {
-		.head.cmd = ETHTOOL_GFEATURES,
-		.head.size = KSFT_FEATURE_BLOCKS,
-	};
 	struct ethtool_get_features_block *block;
+	struct ksft_netdev_features get;
 	int nr, ret;
 	__u32 bit;
 
 	nr = ksft_netdev_feature(name, feature);
 	if (nr < 0)
 		return nr;
-	ret = ksft_ethtool(name, &get);
+	ret = ksft_netdev_features(name, &get);
 	if (ret < 0)
 		return ret;
 	block = &get.block[nr / 32];
@@ -432,6 +452,19 @@ static inline int ksft_netdev_state(const char *name, const char *feature,
 	state->active = block->active & bit;
 	state->fixed = block->never_changed & bit;
 	return 0;
+}
+
+/* All features that are on, by number. */
+static inline int ksft_netdev_active(const char *name,
+				     __u32 active[KSFT_FEATURE_BLOCKS])
+{
+	struct ksft_netdev_features get;
+	int i, ret;
+
+	ret = ksft_netdev_features(name, &get);
+	for (i = 0; i < KSFT_FEATURE_BLOCKS; i++)
+		active[i] = get.block[i].active;
+	return ret;
 }
 
 /*
@@ -582,6 +615,8 @@ static inline int ksft_nets_configure(unsigned int link, int end)
 	ret = ksft_addr_add(name, text, 28);
 	if (ret || !ksft_has_ipv6())
 		return ret;
+	/* A new namespace may inherit that the system does without IPv6. */
+	ksft_write_file("/proc/sys/net/ipv6/conf/all/disable_ipv6", "0");
 	ksft_nets_text(AF_INET6, link, end, text);
 	return ksft_addr_add(name, text, 64);
 }
