@@ -280,10 +280,10 @@ class Elf:
 
     def section(self, name: str) -> Section | None:
         """The first section of that name; ``.debug_x`` may be stored as ``.zdebug_x``."""
-        if found := self._by_name.get(name):
-            return found
-        old = ".z" + name[1:] if name.startswith(".debug_") else ""
-        return self._by_name.get(old)
+        found = self._by_name.get(name)
+        if found is None and name.startswith(".debug_"):
+            return self._by_name.get(".z" + name[1:])
+        return found
 
     def read(self, section: Section, *, start: int = 0, size: int | None = None) -> bytes:
         """Bytes of a section, all or a part, unpacked if it is compressed.
