@@ -26,6 +26,7 @@ config      ``CONFIG_NAME``                  ``value``: "y", "m", "n" (must not 
                                              it is set to; "y" or "m" if it is missing
 call        ``source -> target``             ``through``: functions between, in this order
 pointer     ``variable.member``              ``struct`` (what the variable is), ``target``
+initial     ``variable.member``              ``struct`` (what the variable is), ``value``
 =========== ================================ ==============================================
 """
 
@@ -70,6 +71,13 @@ KINDS = {
         ("struct", "target"),
         absent=False,
     ),
+    "initial": _Kind(
+        rf"{_C}(\.{_C})+",
+        "variable.member",
+        ("struct", "value"),
+        ("struct", "value"),
+        absent=False,
+    ),
 }
 _OWN_KEYS = frozenset(key for kind in KINDS.values() for key in kind.keys)
 
@@ -90,12 +98,12 @@ class Expectation:
     offset: int | None = None  #: bytes
     size: int | None = None  #: bytes
     type: str = ""
-    value: int | str | None = None  #: an enumerator's number, an option's text
+    value: int | str | None = None  #: a number, an option's text
     signature: str = ""
     gpl: bool | None = None
     namespace: str | None = None
     through: tuple[str, ...] = ()
-    struct: str = ""  #: what a pointer's variable is, without "struct"
+    struct: str = ""  #: what a variable is, without "struct"
     target: str = ""  #: function a pointer leads to
     file: str = field(default="", compare=False)  #: name of the feature file
     line: int = field(default=0, compare=False)  #: in the feature file, from 1; 0: unknown
@@ -196,7 +204,7 @@ def _number(table: Table, key: str, *, lowest: int = 0) -> int | None:
 def _value(table: Table, kind: str) -> int | str | None:
     if not table.has("value"):
         return None
-    if kind == "enumerator":
+    if kind in ("enumerator", "initial"):
         return _number(table, "value", lowest=-(1 << 63))
     return table.text("value")
 
@@ -208,7 +216,7 @@ def _expectation(table: Table, line: int) -> Expectation:
         if table.has(key):
             table.fail(f"a {name} takes no '{key}'")
     for key in kind.required:
-        table.text(key)
+        table.take(key, object)
     options: dict[str, Any] = {
         key: table.text(key) for key in ("type", "signature", "struct", "target") if table.has(key)
     }

@@ -13,7 +13,7 @@ from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.nearest import nearest
 from ktest_ntcopy.image.signature import SignatureError, same_signature
 from ktest_ntcopy.image.symbols import Symbol
-from ktest_ntcopy.image.typeinfo import TypeInfo, TypeInfoError
+from ktest_ntcopy.image.typeinfo import Member, TypeInfo, TypeInfoError
 
 if TYPE_CHECKING:
     from ktest_ntcopy.image.exports import Export
@@ -151,7 +151,7 @@ def describe_export(export: Export) -> str:
 def _export(image: Image, expectation: Expectation) -> _Answer:
     exports = image.exports
     if exports is None:
-        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+        raise _UnknownError(image.lacks("table of exports", "set CONFIG_MODULES=y"))
     export = exports.get(expectation.name)
     if export is None:
         symbols = image.symbols
@@ -262,25 +262,48 @@ def _call(image: Image, expectation: Expectation) -> _Answer:
     return path.detail if path.found else _Miss(path.detail, path.nearest)
 
 
-def _pointer(image: Image, expectation: Expectation) -> _Answer:
-    from ktest_ntcopy.image.code import CodeError
-
+def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] | _Miss:
+    """The variable, and the member of its type that the expectation is about."""
     variable, _, way = expectation.name.partition(".")
-    if image.code is None or image.symbols is None:
+    if image.symbols is None:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
-    if not image.symbols.find(variable):
+    if variable not in image.symbols:
         return _Miss(f"no variable {variable}", nearest(variable, image.symbols.names()))
     types = _types(image)
     member = types.member(f"{expectation.struct}.{way}")
     if member is None:
         inside = [m.name for m in types.members(expectation.struct)]
         return _Miss(f"struct {expectation.struct} without {way}", nearest(way, inside))
+    return image.symbols[variable], member
+
+
+def _pointer(image: Image, expectation: Expectation) -> _Answer:
+    from ktest_ntcopy.image.code import CodeError
+
+    place = _variable(image, expectation)
+    if isinstance(place, _Miss):
+        return place
+    symbol, member = place
+    if image.code is None:
+        raise _UnknownError(image.lacks(*_NO_SYMBOLS))
     try:
-        found = image.code.pointer(variable, member.offset)
+        found = image.code.pointer(symbol.name, member.offset)
     except CodeError as err:
         raise _UnknownError(str(err)) from err
     said = f"{expectation.name} = {found or 'NULL'}"
     return said if found == expectation.target else _Miss(said)
+
+
+def _initial(image: Image, expectation: Expectation) -> _Answer:
+    place = _variable(image, expectation)
+    if isinstance(place, _Miss):
+        return place
+    symbol, member = place
+    value = image.initial(symbol, member)
+    if value is None:
+        raise _UnknownError(f"{expectation.name} is set at run time")
+    said = f"{expectation.name} = {value}"
+    return said if value == expectation.value else _Miss(said)
 
 
 _ASK: dict[str, Callable[[Image, Expectation], _Answer]] = {
@@ -293,4 +316,5 @@ _ASK: dict[str, Callable[[Image, Expectation], _Answer]] = {
     "config": _config,
     "call": _call,
     "pointer": _pointer,
+    "initial": _initial,
 }

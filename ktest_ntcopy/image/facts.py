@@ -13,8 +13,8 @@ from ktest_ntcopy.image.kernel_file import KernelFile
 if TYPE_CHECKING:
     from ktest_ntcopy.image.code import CodePaths
     from ktest_ntcopy.image.exports import Exports
-    from ktest_ntcopy.image.symbols import SymbolTable
-    from ktest_ntcopy.image.typeinfo import TypeInfo
+    from ktest_ntcopy.image.symbols import Symbol, SymbolTable
+    from ktest_ntcopy.image.typeinfo import Member, TypeInfo
 
 
 class Image:
@@ -34,10 +34,16 @@ class Image:
 
     @cached_property
     def symbols(self) -> SymbolTable | None:
-        """The symbol table."""
+        """The symbol table, the kernel's own (kallsyms) where the file is stripped."""
         from ktest_ntcopy.image.symbols import read_symbols
 
-        return read_symbols(self._elf) if self._elf else None
+        if self._elf is None:
+            return None
+        if table := read_symbols(self._elf):
+            return table
+        from ktest_ntcopy.image.stripped import read_kallsyms
+
+        return read_kallsyms(self._elf)
 
     @cached_property
     def types(self) -> TypeInfo | None:
@@ -59,9 +65,7 @@ class Image:
         """Symbols that modules may use."""
         from ktest_ntcopy.image.exports import read_exports
 
-        if self._elf is None or self.symbols is None:
-            return None
-        return read_exports(self._elf, self.symbols)
+        return read_exports(self._elf, self.symbols) if self._elf else None
 
     @cached_property
     def code(self) -> CodePaths | None:
@@ -71,6 +75,21 @@ class Image:
         if self._elf is None or self.symbols is None:
             return None
         return CodePaths(self._elf, self.symbols)
+
+    def initial(self, symbol: Symbol, member: Member) -> int | None:
+        """The number that a member of a variable starts with; None if the file has none."""
+        if self._elf is None:
+            return None
+        first, end = member.bit_offset // 8, (member.bit_offset + member.bit_size + 7) // 8
+        data = self._elf.at(symbol.address + first, end - first)
+        if len(data) != end - first:
+            return None
+        value = int.from_bytes(data, "little" if self._elf.little_endian else "big")
+        # BTF counts the bits of a bit-field from the end that comes first in memory.
+        shift = member.bit_offset - 8 * first
+        if not self._elf.little_endian:
+            shift = 8 * end - member.bit_offset - member.bit_size
+        return value >> shift & (1 << member.bit_size) - 1
 
     def lacks(self, what: str, hint: str) -> str:
         """One line for a part that the file does not have."""
