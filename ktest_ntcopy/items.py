@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ktest_ntcopy.errors import KtestError
+from ktest_ntcopy.features.kunit import KunitSuite
 from ktest_ntcopy.features.model import Case, Expectation, Feature, Program, load_feature
-from ktest_ntcopy.naming import case_name, expectation_name
+from ktest_ntcopy.features.needs import Need
+from ktest_ntcopy.naming import case_name, expectation_name, kunit_cases, kunit_name
 from ktest_ntcopy.results.model import Result, Status
 from ktest_ntcopy.running import Running, running
 from ktest_ntcopy.waiting import Waiting
@@ -22,7 +25,7 @@ _CONSOLE_LINES = 30
 
 
 class FeatureFile(pytest.File):
-    """One feature: first its traces in vmlinux, then every case of its programs."""
+    """One feature: its traces in vmlinux, then every case of its programs and KUnit suites."""
 
     def collect(self) -> Iterator[pytest.Item]:
         feature = load_feature(self.path)
@@ -39,6 +42,16 @@ class FeatureFile(pytest.File):
             )
         for program in feature.programs:
             yield from self._cases(feature, program, lines)
+        for suite in feature.kunit:
+            for name in kunit_cases(suite):
+                yield KunitItem.from_parent(
+                    self,
+                    name=kunit_name(suite, name),
+                    feature=feature,
+                    suite=suite,
+                    case=name,
+                    line=lines.of(suite.name, name),
+                )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, KtestError):
@@ -115,7 +128,28 @@ class Item(pytest.Item):
         return super().repr_failure(excinfo, style)
 
 
-class CaseItem(Item):
+class MachineItem(Item):
+    """A case that runs in a virtual machine."""
+
+    def settle_early(self, needs: Iterable[Need], *, kunit: KunitSuite | None = None) -> None:
+        """Give the verdict of a case that cannot run on this kernel or machine."""
+        run, version = self.run, self.run.options.kernel.version
+        if version not in self.feature.support:
+            known = ", ".join(self.feature.support)
+            text = f"{self.feature.name} has no tests for Linux {version}, only for {known}"
+            self.settle(run.skipped(self.nodeid, text))
+        if obstacle := run.preflight.obstacle(self.feature, needs):
+            demanded = obstacle.feature
+            if kunit and obstacle.need.name == kunit.option:
+                # Whoever demands the feature demands the kernel's own tests of it.
+                demanded = True
+                obstacle = replace(
+                    obstacle, reason=f"no KUnit suite {kunit.name}: {obstacle.reason}"
+                )
+            self.settle(run.stopped(self.feature, obstacle, nodeid=self.nodeid, demanded=demanded))
+
+
+class CaseItem(MachineItem):
     """One fixture.variant.case of one program."""
 
     def __init__(self, *, program: Program, case: Case, point: str, **kwargs: Any) -> None:
@@ -126,13 +160,7 @@ class CaseItem(Item):
 
     def setup(self) -> None:
         """Have a machine ready: its failure is an error of the set-up, not of the case."""
-        version = self.run.options.kernel.version
-        if version not in self.feature.support:
-            known = ", ".join(self.feature.support)
-            text = f"{self.feature.name} has no tests for Linux {version}, only for {known}"
-            self.settle(self.run.skipped(self.nodeid, text))
-        if obstacle := self.run.preflight.obstacle(self.feature, self.program.needed(self.point)):
-            self.settle(self.run.stopped(self.feature, obstacle, nodeid=self.nodeid))
+        self.settle_early(self.program.needed(self.point))
         session = self.run.session
         what = "a machine boots" if session.boots_next else ""
         with Waiting(self.config, what):
@@ -149,6 +177,29 @@ class CaseItem(Item):
                 timeout=float(self.case.timeout or self.program.timeout),
             )
         )
+
+
+class KunitItem(MachineItem):
+    """One case of one KUnit suite, or the suite as a whole."""
+
+    def __init__(self, *, suite: KunitSuite, case: str, **kwargs: Any) -> None:
+        super().__init__(kind="kunit", **kwargs)
+        self.suite = suite
+        self.case = case
+
+    def setup(self) -> None:
+        """Have the suite's boot behind us; without a machine no case can be judged."""
+        self.settle_early(self.suite.needed(), kunit=self.suite)
+        kunit = self.run.kunit
+        what = f"a machine boots and runs {self.suite.name}"
+        with Waiting(self.config, what if kunit.boots_next(self.suite) else ""):
+            failed = kunit.prepare(self.suite, self.case, nodeid=self.nodeid)
+        if failed:
+            self.settle(failed)
+
+    def runtest(self) -> None:
+        kunit = self.run.kunit
+        self.settle(kunit.run_case(self.feature, self.suite, self.case, nodeid=self.nodeid))
 
 
 class ExpectationItem(Item):

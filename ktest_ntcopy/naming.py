@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.features.kunit import KunitSuite
 from ktest_ntcopy.features.model import Expectation, Feature, Program, load_feature
 from ktest_ntcopy.results.journal import CaseId
 
@@ -18,6 +19,10 @@ FEATURES = Path(__file__).parent / "features"
 #: whatever pytest takes for the root directory: reports of two hosts compare.
 PREFIX = "ktest_ntcopy/features"
 _VMLINUX = "vmlinux."
+#: Target of all KUnit results; the program is the suite.
+KUNIT = "kunit"
+#: The case that answers for what belongs to no case of a suite: no C function is named so.
+WHOLE = "suite-as-a-whole"
 
 
 def case_name(feature: Feature, program: Program, point: str) -> str:
@@ -28,6 +33,16 @@ def case_name(feature: Feature, program: Program, point: str) -> str:
 def expectation_name(expectation: Expectation) -> str:
     """Name of the item of a trace in vmlinux."""
     return f"{_VMLINUX}{expectation.id}"
+
+
+def kunit_name(suite: KunitSuite, case: str) -> str:
+    """Name of the item of a KUnit case."""
+    return f"{KUNIT}.{suite.name}.{case}"
+
+
+def kunit_cases(suite: KunitSuite) -> tuple[str, ...]:
+    """Cases of a suite as they are collected; last the one for the suite itself."""
+    return (*(c.name for c in suite.cases), WHOLE)
 
 
 def python_case(nodeid: str) -> CaseId:
@@ -48,6 +63,7 @@ class Naming:
         self._root = root
         self._cases = cache(self._load)
         self._selftests = cache(self._load_selftests)
+        self._kunit = cache(self._load_kunit)
 
     def is_ours(self, nodeid: str) -> bool:
         """True for an item collected from a feature file."""
@@ -56,6 +72,10 @@ class Naming:
     def needs_machine(self, nodeid: str) -> bool:
         """True for a case that runs in the guest."""
         return self.is_ours(nodeid) and f"::{_VMLINUX}" not in nodeid
+
+    def needs_programs(self, nodeid: str) -> bool:
+        """True for a case that runs a compiled test program."""
+        return self.needs_machine(nodeid) and f"::{KUNIT}." not in nodeid
 
     def case(self, nodeid: str) -> CaseId:
         """Target, program and case."""
@@ -69,6 +89,21 @@ class Naming:
         """Feature, program and fixture.variant.case of a C test; None for any other."""
         path, _, name = nodeid.partition("::")
         return self._selftests(path).get(name) if path.endswith(".toml") else None
+
+    def kunit(self, nodeid: str) -> tuple[Feature, KunitSuite] | None:
+        """Feature and suite of a KUnit case; None for any other test."""
+        path, _, name = nodeid.partition("::")
+        return self._kunit(path).get(name) if path.endswith(".toml") else None
+
+    def _load_kunit(self, path: str) -> dict[str, tuple[Feature, KunitSuite]]:
+        feature = self._feature(path)
+        if feature is None:
+            return {}
+        return {
+            kunit_name(suite, case): (feature, suite)
+            for suite in feature.kunit
+            for case in kunit_cases(suite)
+        }
 
     def _load_selftests(self, path: str) -> dict[str, tuple[Feature, Program, str]]:
         feature = self._feature(path)
@@ -98,4 +133,7 @@ class Naming:
             for point in program.points():
                 name = case_name(feature, program, point)
                 found[name] = (f"kselftest.{program.target}", program.name, point)
+        for suite in feature.kunit:
+            for case in kunit_cases(suite):
+                found[kunit_name(suite, case)] = (KUNIT, suite.name, case)
         return found

@@ -100,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "ktest: a test of the kernel given with --kernel.",
         "selftest: a kselftest case, run in a virtual machine.",
+        "kunit: a case of a KUnit suite, which runs while a virtual machine of its own boots.",
         "vmlinux: a check of the kernel file; needs no virtual machine.",
     ):
         config.addinivalue_line("markers", line)

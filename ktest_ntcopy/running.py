@@ -26,6 +26,7 @@ from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import feature_present
+from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import Machine, MachineSpec
 from ktest_ntcopy.naming import FEATURES, PREFIX, Naming
 from ktest_ntcopy.options import Options, parse_options
@@ -119,13 +120,14 @@ class Running:
         self.programs = Programs(config, self._input.get("ktest_programs"))
         self.naming = Naming(config.rootpath)
         self.book = Book(self.options, self.naming, worker=self.worker, controls=self.controls)
+        spec = MachineSpec(
+            kernel=self.options.kernel.path,
+            cpus=self.options.cpus,
+            memory_mib=self.options.memory_mib,
+            timeout=60.0 * self.options.timeout_scale,
+        )
         self.session = Session(
-            spec=MachineSpec(
-                kernel=self.options.kernel.path,
-                cpus=self.options.cpus,
-                memory_mib=self.options.memory_mib,
-                timeout=60.0 * self.options.timeout_scale,
-            ),
+            spec=spec,
             factory=self._make_machine,
             files=self.programs.files,
             required=lambda: self.required,
@@ -135,7 +137,18 @@ class Running:
             on_boot=self.book.booted,
             aftermath=self.book.add,
         )
-        self.preflight = Preflight(self.image, Room.of(self.session.spec))
+        self.kunit = KunitRunner(
+            spec=spec,
+            factory=self._make_machine,
+            config=self.options.kernel.config,
+            version=self.options.kernel.version,
+            required=lambda: self.required,
+            command=self.options.command,
+            worker=self.worker,
+            timeout_scale=self.options.timeout_scale,
+            on_boot=self.book.booted,
+        )
+        self.preflight = Preflight(self.image, Room.of(spec))
         self._waiting: Waiting | None = None
         self._prepared = False
         self._old_handlers: dict[signal.Signals, Any] = {}
@@ -171,10 +184,15 @@ class Running:
             nodeid=nodeid,
         )
 
-    def stopped(self, feature: Feature, obstacle: Obstacle, *, nodeid: str) -> Result:
-        """The verdict on a case that cannot run, as the case itself would have it."""
+    def stopped(
+        self, feature: Feature, obstacle: Obstacle, *, nodeid: str, demanded: bool
+    ) -> Result:
+        """The verdict on a case that cannot run, as the case itself would have it.
+
+        ``demanded``: a demand for the feature is one for what is missing here.
+        """
         result = self.skipped(nodeid, obstacle.reason)
-        if not obstacle.feature or feature.name not in self.options.require:
+        if not demanded or feature.name not in self.options.require:
             return result
         return replace(
             result,
@@ -296,8 +314,10 @@ class Running:
             return False
         self._prepared = True
         self.book.plan(ids)
-        in_machine = any(self.naming.needs_machine(i) and not self._stops(i) for i in ids)
+        booting = [i for i in ids if self.naming.needs_machine(i) and not self._stops(i)]
+        in_machine = bool(booting)
         foreign = any(not self.naming.is_ours(i) for i in ids)
+        programs = foreign or any(self.naming.needs_programs(i) for i in booting)
         if not in_machine and not foreign:
             return False
         try:
@@ -305,8 +325,9 @@ class Running:
                 raise ConfigError(problem)
             # Read now: a damaged symbol table is to be said before the first test.
             _ = self.required
-            with Waiting(self.config, "compiling the test programs"):
-                self.programs.build(self.options.kernel)
+            if programs:
+                with Waiting(self.config, "compiling the test programs"):
+                    self.programs.build(self.options.kernel)
             # Made, not booted: a host that can run no machine is found out now.
             self._make_machine(self.session.spec).close()
         except KtestError as err:
@@ -322,6 +343,9 @@ class Running:
         if found := self.naming.selftest(nodeid):
             feature, program, point = found
             return self.preflight.obstacle(feature, program.needed(point)) is not None
+        if case := self.naming.kunit(nodeid):
+            feature, suite = case
+            return self.preflight.obstacle(feature, suite.needed()) is not None
         return False
 
     # -- verdicts ------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ktest_ntcopy.features.needs import Need, needs
 from ktest_ntcopy.features.table import Table
 
 #: Names are part of node ids, of JUnit's classname, and of a glob on the command line.
@@ -33,6 +34,11 @@ class KunitSuite:
     cases: tuple[KunitCase, ...]
     timeout: int = TIMEOUT  #: seconds without a console line, at reference speed, that are a hang
     series: str = ""  #: folder below linux-patches/<version> that adds it; empty: the feature's
+    needs: tuple[Need, ...] = ()  #: besides the option
+
+    def needed(self) -> tuple[Need, ...]:
+        """All that the suite needs; its option last."""
+        return (*self.needs, Need("config", self.option))
 
 
 def kunit_suites(table: Table) -> tuple[KunitSuite, ...]:
@@ -50,6 +56,7 @@ def _suite(table: Table) -> KunitSuite:
         cases=tuple(_case(t) for t in table.tables("cases")),
         timeout=table.take("timeout", int, TIMEOUT),
         series=table.text("series", ""),
+        needs=needs(table),
     )
     if suite.timeout <= 0:
         table.fail("'timeout' is not positive")
