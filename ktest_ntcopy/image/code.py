@@ -14,10 +14,10 @@ from functools import cached_property
 from ktest_ntcopy.image import code_arm64, code_x86
 from ktest_ntcopy.image.alternatives import Alternatives, read_alternatives
 from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.functions import Functions, author_name
+from ktest_ntcopy.image.functions import Functions
 from ktest_ntcopy.image.initialised import Initialised
 from ktest_ntcopy.image.nearest import nearest
-from ktest_ntcopy.image.symbols import Symbol, SymbolTable
+from ktest_ntcopy.image.symbols import Symbol, SymbolTable, stem
 from ktest_ntcopy.image.transfer import Kind, Transfer
 
 _CODE_LIMIT = 256 << 10  # bytes decoded of one function; real ones stay far below
@@ -74,6 +74,7 @@ class CodePaths:
         self._elf = elf
         self._functions = Functions(symbols)
         self._decoded: dict[int, tuple[Call, ...]] = {}
+        self._near: dict[str, tuple[str, ...]] = {}
         self._left = 0  # bytes that may still be decoded for the question in hand
 
     @cached_property
@@ -119,10 +120,9 @@ class CodePaths:
         """
         try:
             self._begin()
-            for name in (source, target):
-                if not self._functions.named(name):
-                    alike = nearest(name, self._functions.symbols.names())
-                    return CodePath(source, target, False, self._absent(name), nearest=alike)
+            if not self._functions.named(source):
+                alike = self._alike(source)
+                return CodePath(source, target, False, self._absent(source), nearest=alike)
             steps = self._search(source, target, limit, through)
             if steps:
                 return self._there(source, target, steps, through)
@@ -143,9 +143,9 @@ class CodePaths:
         if not address:
             return None
         there = self._functions.at(address)
-        if there is None:
+        if there is None or there.type != "func":
             raise CodeError(f"{symbol}+{offset:#x} holds {address:#x}, where no function begins")
-        return author_name(there.name)
+        return stem(there.name)
 
     # Decoding
 
@@ -170,7 +170,7 @@ class CodePaths:
         return done
 
     def _walk(self, entry: Symbol) -> Iterator[Call]:
-        own = author_name(entry.name)
+        own = stem(entry.name)
         parts, seen = [entry], {entry.address}
         while parts:
             part = parts.pop()
@@ -212,10 +212,10 @@ class CodePaths:
         if kind == "reference":
             if there is None or there.type != "func":
                 return None
-            return Call(at, kind, target, author_name(there.name), via)
+            return Call(at, kind, target, stem(there.name), via)
         if there is None:
             there = self._functions.around(target)
-            return Call(at, kind, target, author_name(there.name) if there else None, via)
+            return Call(at, kind, target, stem(there.name) if there else None, via)
         if _RETURN.fullmatch(there.name):
             return None
         if _INDIRECT.fullmatch(there.name):
@@ -224,8 +224,8 @@ class CodePaths:
             end = self._behind(there)
             if end is not None:
                 via = "static call" if tramp["static"] else "veneer"
-                return Call(at, kind, end.address, author_name(end.name), via)
-        return Call(at, kind, target, author_name(there.name), via)
+                return Call(at, kind, end.address, stem(end.name), via)
+        return Call(at, kind, target, stem(there.name), via)
 
     def _behind(self, trampoline: Symbol) -> Symbol | None:
         """Where a trampoline leads in the file; None if nowhere."""
@@ -257,7 +257,7 @@ class CodePaths:
         while queue and len(came) <= count:
             following: list[Symbol] = []
             for function in queue:
-                name = author_name(function.name)
+                name = stem(function.name)
                 for call in self._calls(function):
                     if call.kind not in kinds or call.target is None or call.name is None:
                         continue
@@ -289,19 +289,18 @@ class CodePaths:
             notes = ", ".join(n for n in (how, call.via, f"at {call.at:#x}") if n)
             words.append(f"-> {call.name} ({notes})")
         passed = {call.target for _, call in steps}
-        skipped = [
-            name if self._functions.entries(name) else f"{name} (no function of its own)"
-            for name in through
-            if passed.isdisjoint(s.address for s in self._functions.entries(name))
-        ]
-        also = f"; not through {', '.join(skipped)}" if skipped else ""
+        entries = {name: {s.address for s in self._functions.entries(name)} for name in through}
+        inlined = [name for name, own in entries.items() if not own]
+        skipped = [name for name, own in entries.items() if own and own.isdisjoint(passed)]
+        also = f"; inlined: {', '.join(inlined)}" if inlined else ""
+        also += f"; not through {', '.join(skipped)}" if skipped else ""
         return CodePath(source, target, True, " ".join(words) + also, tuple(steps))
 
-    def _absent(self, name: str) -> str:
-        hits = self._functions.symbols.find(name)
-        if hits:
-            return f"{name} is no function but an {hits[0].type}"
-        return f"no function {name}: not built, or inlined wherever it is called"
+    def _absent(self, *names: str) -> str:
+        others = [(n, hits[0]) for n in names if (hits := self._functions.symbols.find(n))]
+        if others:
+            return "; ".join(f"{name} is no function but of type {s.type}" for name, s in others)
+        return f"no function {', '.join(names)} (not built, or inlined wherever it is called)"
 
     def _not_there(self, source: str, target: str, through: Sequence[str], limit: int) -> CodePath:
         """Say what the last function that is reached really calls."""
@@ -310,22 +309,29 @@ class CodePaths:
             if self._search(source, name, limit, through[:number] or (name,)):
                 last, following = name, (*through[number + 1 :], target)
         calls = [c for e in self._functions.named(last) for c in self._calls(e)]
-        said = f"{last} calls {_listed(calls)}; not {' or '.join(following)}"
-        if not through:
-            said = f"{source} does not reach {target} within {limit} functions; {said}"
+        said = f"{last} calls {_listed(calls)}"
+        absent = [name for name in following if not self._functions.named(name)]
+        there = [name for name in following if name not in absent]
+        said += f"; not {' or '.join(there)}" if there else ""
         if any(c.kind == "reference" and c.name in following for c in calls):
-            said += f"; but {last} takes its address"
-        absent = [name for name in through if not self._functions.named(name)]
-        if absent:
-            said += f"; no function {', '.join(absent)} (inlined or not built)"
-        if through:
-            other = self._search(last, target, _HINT, None)
-            if other:
-                names = [name for name, _ in other]
-                said += f"; but there is {' -> '.join([*names, target])}"
-        called = {c.name for c in calls if c.name}
-        alike = nearest(following[0], called)
+            said += ", but takes its address"
+        if target not in absent:
+            if not through:
+                said = f"{source} does not reach {target} within {limit} functions; {said}"
+            elif other := self._search(last, target, _HINT, None):
+                said += f"; but there is {' -> '.join([name for name, _ in other])} -> {target}"
+        said += f"; {self._absent(*absent)}" if absent else ""
+        if target in absent:
+            alike = self._alike(target)
+        else:
+            alike = nearest(following[0], {c.name for c in calls if c.name})
         return CodePath(source, target, False, said, nearest=alike)
+
+    def _alike(self, name: str) -> tuple[str, ...]:
+        """Names of the kernel that look like one it lacks."""
+        if name not in self._near:
+            self._near[name] = nearest(name, self._functions.symbols.names())
+        return self._near[name]
 
 
 def _trace(came: dict[int, tuple[int, str, Call] | None], address: int) -> list[tuple[str, Call]]:

@@ -8,24 +8,12 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
 
-from ktest_ntcopy.image.symbols import Symbol, SymbolTable, stem
+from ktest_ntcopy.image.symbols import Symbol, SymbolTable
 
 # Symbol types (st_info) that may name code: none at all, as assembly has, and functions.
 _CODE_TYPES = bytes((info & 15) in (0, 2) for info in range(256))
 _CODE = ("func", "notype")
 _PART = re.compile(r"\.(?:cold|part)\b")
-# Compilers that check indirect calls give a function's own code, or a jump to it, these.
-_CHECKED = (".cfi_jt", ".cfi")
-# Labels before a function's first instruction, not callable.
-_BEFORE = ("__pfx_", "__cfi_")
-
-
-def author_name(name: str) -> str:
-    """A symbol's name without what compilers append or put before."""
-    name = stem(name)
-    for suffix in _CHECKED:
-        name = name.removesuffix(suffix)
-    return name
 
 
 class Functions:
@@ -104,7 +92,6 @@ class Functions:
             return found
         table = self.symbols
         hits = [t for s in table.find(name) for t in table.twins(s.name)]
-        hits += [t for end in _CHECKED for t in table.twins(name + end)]
         found = tuple(s for s in hits if s.type in _CODE and s.address)
         self._entries[name] = found
         return found
