@@ -132,6 +132,24 @@ static inline int ksft_netns_enter(int netns)
 }
 
 /*
+ * Let the devices of this namespace have IPv6, whatever it inherited, and
+ * link-local addresses that can be used at once: without one they ask nobody
+ * on the link where to send to.  A kernel without IPv6 has none of this.
+ */
+static inline void ksft_netns_ipv6(void)
+{
+	static const char * const setting[][2] = {
+		{ "/proc/sys/net/ipv6/conf/all/disable_ipv6", "0" },
+		{ "/proc/sys/net/ipv6/conf/all/accept_dad", "0" },
+		{ "/proc/sys/net/ipv6/conf/default/accept_dad", "0" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		ksft_write_file(setting[i][0], setting[i][1]);
+}
+
+/*
  * A new namespace with its loopback device up.  The calling thread stays
  * where it is.  A descriptor, or -errno: -EPERM for all but root.
  */
@@ -147,6 +165,7 @@ static inline int ksft_netns_new(void)
 		close(home);
 		return ret;
 	}
+	ksft_netns_ipv6();
 	netns = ksft_netns_current();
 	ret = ksft_loopback_up(0);
 	if (netns >= 0 && ret) {
@@ -615,8 +634,6 @@ static inline int ksft_nets_configure(unsigned int link, int end)
 	ret = ksft_addr_add(name, text, 28);
 	if (ret || !ksft_has_ipv6())
 		return ret;
-	/* A new namespace may inherit that the system does without IPv6. */
-	ksft_write_file("/proc/sys/net/ipv6/conf/all/disable_ipv6", "0");
 	ksft_nets_text(AF_INET6, link, end, text);
 	return ksft_addr_add(name, text, 64);
 }
