@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The configuration a kernel was built with."""
+"""The configuration a kernel was built with: inside it, else beside it, never by guess."""
 
 from __future__ import annotations
 
-import bz2
 import hashlib
-import lzma
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf
+from ktest_ntcopy.image.reader import FileSource
 
 _START, _END = b"IKCFG_ST", b"IKCFG_ED"
-_KERNEL_LIMIT = 256 << 20  # bytes of an unpacked kernel
 _LIMIT = 8 << 20  # bytes; a full configuration is about 300 KiB
+_PACKED_LIMIT = 1 << 20  # bytes; packed it is about 60 KiB
 _LINE = re.compile(r"^(CONFIG_[A-Za-z0-9_]+)=(.*)$", re.MULTILINE)
+_TITLE = re.compile(r"^# Linux/\S+ (\S+) Kernel Configuration$", re.MULTILINE)
+_TITLE_WITHIN = 1024  # characters from a file's begin
+
+
+class DamagedConfig(ValueError):
+    """The configuration inside a kernel cannot be unpacked; one line says why."""
 
 
 @dataclass(frozen=True)
@@ -52,71 +57,112 @@ def parse_config(text: str, source: str = "") -> KernelConfig:
 
 
 def unpack_ikconfig(data: bytes) -> str | None:
-    """The configuration that CONFIG_IKCONFIG embeds; None if ``data`` have none."""
+    """The configuration that CONFIG_IKCONFIG embeds; None if ``data`` have none.
+
+    Raises DamagedConfig if there is one that cannot be unpacked.
+    """
     start = data.find(_START)
     if start < 0:
         return None
     end = data.find(_END, start)
     packed = data[start + len(_START) : end if end >= 0 else len(data)]
+    unpacker = zlib.decompressobj(wbits=31)
     try:
-        text = zlib.decompressobj(wbits=31).decompress(packed, _LIMIT)
-    except zlib.error:
-        return None
+        text = unpacker.decompress(packed, _LIMIT)
+    except zlib.error as err:
+        raise DamagedConfig(str(err)) from err
+    if not unpacker.eof:
+        what = "more than 8 MiB" if len(text) >= _LIMIT else "it ends early"
+        raise DamagedConfig(what)
     return text.decode("utf-8", "replace")
 
 
-def unpack_payload(packed: bytes) -> bytes | None:
-    """The kernel inside a bzImage; None if Python cannot unpack it (zstd, lz4, lzo)."""
-    try:
-        if packed.startswith(b"\x1f\x8b"):
-            return zlib.decompressobj(wbits=31).decompress(packed, _KERNEL_LIMIT)
-        if packed.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
-            return lzma.LZMADecompressor().decompress(packed, _KERNEL_LIMIT)
-        if packed.startswith(b"BZh"):
-            return bz2.BZ2Decompressor().decompress(packed, _KERNEL_LIMIT)
-    except (zlib.error, lzma.LZMAError, OSError, EOFError):
-        pass
-    return None
-
-
-def packed_config(path: Path, *, start: int, size: int) -> KernelConfig | None:
-    """The configuration inside a bzImage whose compressed kernel lies at ``start``.
-
-    None without CONFIG_IKCONFIG, or if it cannot be unpacked.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            image = unpack_payload(file.read(min(size, _KERNEL_LIMIT)))
-    except OSError as err:
-        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
-    text = unpack_ikconfig(image) if image else None
-    return None if text is None else parse_config(text, f"IKCONFIG in {path}")
-
-
 def embedded_config(elf: Elf) -> KernelConfig | None:
-    """The configuration inside an open vmlinux, if it was built with CONFIG_IKCONFIG."""
-    section = elf.section(".rodata")
-    text = unpack_ikconfig(elf.read(section)) if section else None
-    return None if text is None else parse_config(text, f"IKCONFIG in {elf.path}")
+    """The configuration inside an open kernel, if it was built with CONFIG_IKCONFIG.
 
-
-def config_beside(path: Path, release: str) -> Path | None:
-    """The configuration file that lies beside a kernel, as builds and distributions put it."""
-    folders = [path.parent]
-    if path.parent.name == "boot":  # arch/x86/boot/bzImage of a build directory
-        folders.append(path.parent.parents[2] if len(path.parts) > 4 else path.parent)
-    for folder in folders:
-        names = [f"config-{release}"] if release else []
-        for name in (*names, ".config", "include/config/auto.conf"):
-            if (folder / name).is_file():
-                return folder / name
+    Raises DamagedConfig if it is there but cannot be unpacked.
+    """
+    for data in elf.occurrences(_START, size=_PACKED_LIMIT):
+        text = unpack_ikconfig(data)
+        return None if text is None else parse_config(text, f"IKCONFIG in {elf.path}")
     return None
+
+
+def config_beside(path: Path, release: str) -> tuple[KernelConfig | None, str]:
+    """The configuration that builds and distributions put beside a kernel.
+
+    Taken only if the file's name, ``include/config/kernel.release`` or its first lines say
+    that it is of this release.  Gives the configuration or None, and one line for each file
+    that was refused, joined by "; ".  Raises ConfigError for one that cannot be read.
+    """
+    refused = []
+    for candidate, named in _candidates(path, release):
+        text = _text(candidate)
+        if not named and (why := _mismatch(candidate, text, release)):
+            refused.append(f"{candidate}: not used: {why}")
+            continue
+        return parse_config(text, str(candidate)), "; ".join(refused)
+    return None, "; ".join(refused)
+
+
+def _candidates(path: Path, release: str) -> Iterator[tuple[Path, bool]]:
+    """Files to look at, the best first, and whether the name alone proves the match."""
+    folders = [path.parent]
+    if path.parent.name == "boot" and len(path.parts) > 4:
+        folders.append(path.parents[3])  # arch/x86/boot/bzImage of a build directory
+    for folder in folders:
+        if release:
+            yield from ((p, True) for p in [folder / f"config-{release}"] if is_file(p))
+            if folder.name == release:  # /lib/modules/RELEASE of some distributions
+                yield from ((p, True) for p in [folder / "config"] if is_file(p))
+        options, used = folder / ".config", folder / "include/config/auto.conf"
+        if is_file(options) and is_file(used) and _edited(options, used, path):
+            options, used = used, options
+        yield from ((p, False) for p in (options, used) if is_file(p))
+
+
+def _edited(options: Path, used: Path, image: Path) -> bool:
+    """Whether .config was changed after the build; auto.conf is what the build read."""
+    built = image.stat().st_mtime_ns
+    return used.stat().st_mtime_ns <= built < options.stat().st_mtime_ns
+
+
+def is_file(path: Path) -> bool:
+    """Like Path.is_file, but what cannot be reached is no file either."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _mismatch(candidate: Path, text: str, release: str) -> str:
+    """Why the file is not of this release, or empty."""
+    build = candidate.parents[2] if candidate.name == "auto.conf" else candidate.parent
+    note = build / "include/config/kernel.release"
+    if is_file(note):
+        of = _text(note).strip()
+        if of != release:
+            return f"its build is of Linux {of[:64]} ({note.name}), the kernel is {release}"
+        return ""
+    found = _TITLE.search(text[:_TITLE_WITHIN])
+    if not found:
+        return f"it does not say that it is of Linux {release}"
+    version = found.group(1)
+    if release == version or re.match(re.escape(version) + r"[^\d.]", release):
+        return ""
+    return f"it is of Linux {version[:64]}, the kernel is {release}"
 
 
 def read_config(path: Path) -> KernelConfig:
     """Read a configuration file.  Raises ConfigError."""
+    return parse_config(_text(path), str(path))
+
+
+def _text(path: Path) -> str:
+    file = FileSource(path)
     try:
-        return parse_config(path.read_text(encoding="utf-8", errors="replace"), str(path))
-    except OSError as err:
-        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
+        if file.size > _LIMIT:
+            raise ConfigError(f"{path}: {file.size} bytes are no kernel configuration")
+        return file.read(0, file.size).decode("utf-8", "replace")
+    finally:
+        file.close()

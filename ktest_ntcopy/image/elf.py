@@ -20,7 +20,7 @@ from types import TracebackType
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.container import KERNEL_LIMIT, open_source
 from ktest_ntcopy.image.flat import flat_sections
-from ktest_ntcopy.image.reader import search
+from ktest_ntcopy.image.reader import occurrences
 from ktest_ntcopy.image.unpack import UnpackError, pieces
 
 #: e_machine -> its name in elf.h, and what ``uname -m`` says, as far as Linux has it.
@@ -369,20 +369,18 @@ class Elf:
             found = [s for s in found if not s.executable]
         return tuple(sorted(found, key=lambda s: s.name != ".rodata"))
 
-    def find(self, pattern: bytes) -> tuple[Section, int] | None:
-        """The first place of a pattern in the kernel's data: section, bytes from its start.
+    def occurrences(self, pattern: bytes, *, size: int) -> Iterator[bytes]:
+        """Up to ``size`` bytes from each place of a pattern in the kernel's data.
 
         Looks at no more than 256 MiB of sections.
         """
         left = KERNEL_LIMIT
         for section in self.data_sections():
-            where = search(
-                self.source, pattern, start=section.offset, size=section.size, limit=left
-            )
-            if where >= 0:
-                return section, where - section.offset
-            left -= min(left, section.size)
-        return None
+            length = min(left, section.size)
+            for at in occurrences(self.source, pattern, start=section.offset, size=length):
+                end = min(section.offset + section.size, self.file_size)
+                yield self.source.read(at, min(size, end - at))
+            left -= length
 
     def notes(self) -> tuple[Note, ...]:
         """All notes of all PT_NOTE segments; a damaged note ends its segment."""

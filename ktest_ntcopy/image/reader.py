@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -108,25 +109,16 @@ class MemorySource:
         """Nothing to do: the bytes may be shared."""
 
 
-def search(
-    source: Source, pattern: bytes, *, start: int, size: int, limit: int, align: int = 1
-) -> int:
-    """Position of the first ``pattern`` in a part of a source, or -1.
-
-    Reads piece by piece, and not more than ``limit`` bytes.
-    """
-    end = min(start + min(size, limit), source.size)
+def occurrences(source: Source, pattern: bytes, *, start: int, size: int) -> Iterator[int]:
+    """Positions of a pattern in a part of a source, read piece by piece."""
+    end = min(start + size, source.size)
     overlap = len(pattern) - 1
-    at = start
-    while at < end:
+    for at in range(start, end, _CHUNK):
         data = source.read(at, min(_CHUNK + overlap, end - at))
         inside = data.find(pattern)
         while inside >= 0:
-            if (at + inside) % align == 0:
-                return at + inside
+            yield at + inside
             inside = data.find(pattern, inside + 1)
-        at += _CHUNK
-    return -1
 
 
 def _said(err: Exception) -> str:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ktest_ntcopy.features.model import Expectation, load_features
 from ktest_ntcopy.image.btf import Btf, BtfError, Kind
-from ktest_ntcopy.image.config import parse_config, unpack_ikconfig
+from ktest_ntcopy.image.config import DamagedConfig, parse_config, unpack_ikconfig
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import open_kernel
@@ -286,7 +286,10 @@ def test_config_hash_is_of_the_options_only() -> None:
 def test_ikconfig() -> None:
     assert unpack_ikconfig(b"x" * 99 + fake.ikconfig({"CONFIG_A": "y"})) == "CONFIG_A=y\n"
     assert unpack_ikconfig(b"nothing") is None
-    assert unpack_ikconfig(b"IKCFG_ST not gzip IKCFG_ED") is None
+    with pytest.raises(DamagedConfig, match="incorrect header"):
+        unpack_ikconfig(b"IKCFG_ST not gzip IKCFG_ED")
+    with pytest.raises(DamagedConfig, match="ends early"):
+        unpack_ikconfig(fake.ikconfig({"CONFIG_A": "y" * 999})[:30])
 
 
 # Expectations

@@ -109,7 +109,9 @@ def test_bzimage_that_cannot_be_unpacked_has_no_known_configuration(
     tmp_path: Path, payload: bytes
 ) -> None:
     kernel = open_kernel(put(tmp_path, fake.bzimage(payload=payload), "bzImage"))
-    assert (kernel.config, kernel.boot_problem) == (None, "")
+    assert (kernel.config, kernel.vmlinux, kernel.boot_problem) == (None, None, "")
+    assert "\n" not in kernel.image_problem
+    assert "copy or build it again" in kernel.image_problem or "not known" in kernel.image_problem
 
 
 def test_bzimage_in_a_build_directory_finds_its_vmlinux(tmp_path: Path) -> None:
@@ -171,28 +173,38 @@ def test_short_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "name"), [(b"\x1f\x8b\x08", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh9", "bzip2")]
 )
-def test_compressed(tmp_path: Path, head: bytes, name: str) -> None:
-    assert f"{name}-compressed" in refusal(put(tmp_path, head + b"\0" * 4000))
+def test_compressed_and_damaged(tmp_path: Path, head: bytes, name: str) -> None:
+    text = refusal(put(tmp_path, head + b"\0" * 4000))
+    assert f"the {name}-compressed kernel cannot be unpacked" in text
 
 
-def test_elf_of_another_architecture_names_both(tmp_path: Path) -> None:
-    text = refusal(put(tmp_path, fake.elf(machine=fake.AARCH64)))
-    assert "aarch64" in text
-    assert "x86_64" in text
+def test_elf_of_another_architecture_can_be_looked_at(tmp_path: Path) -> None:
+    kernel = open_kernel(put(tmp_path, fake.elf(machine=fake.AARCH64, config=fake.BOOTABLE)))
+    assert (kernel.arch, kernel.bits, kernel.order) == ("aarch64", 64, "<")
+    assert kernel.config is not None
+    assert "built for aarch64" in kernel.boot_problem
+    assert "x86_64" in kernel.boot_problem
 
 
 def test_big_endian_elf(tmp_path: Path) -> None:
-    assert "s390x" in refusal(put(tmp_path, fake.elf(machine=fake.S390, order=">")))
+    kernel = open_kernel(put(tmp_path, fake.elf(machine=fake.S390, order=">")))
+    assert (kernel.arch, kernel.bits, kernel.order) == ("s390x", 64, ">")
+    assert "s390x" in kernel.boot_problem
 
 
-def test_arm64_image(tmp_path: Path) -> None:
-    text = refusal(put(tmp_path, b"\0" * 0x38 + b"ARM\x64" + b"\0" * 4000, "Image"))
-    assert "aarch64" in text
-    assert "x86_64" in text
+def test_32_bit_elf(tmp_path: Path) -> None:
+    kernel = open_kernel(put(tmp_path, fake.elf(machine=fake.I386, bits=32)))
+    assert (kernel.arch, kernel.bits, kernel.order) == ("i686", 32, "<")
+    assert "i686" in kernel.boot_problem
 
 
 def test_32_bit_bzimage(tmp_path: Path) -> None:
-    assert "i686" in refusal(put(tmp_path, fake.bzimage(flags=0)))
+    assert "i686" in open_kernel(put(tmp_path, fake.bzimage(flags=0))).boot_problem
+
+
+def test_image_that_is_no_kernel(tmp_path: Path) -> None:
+    raw = b"\0" * 0x38 + b"ARM\x64" + b"\0" * 4000
+    assert "is an image, but no Linux kernel" in refusal(put(tmp_path, raw, "Image"))
 
 
 def test_object_file(tmp_path: Path) -> None:
