@@ -106,10 +106,11 @@ def read_suite(lines: Sequence[ConsoleLine], suite: str) -> SuiteLog:
         problems.append("KUnit started more than once")
     if len(verdicts) > 1:
         problems.append(f"{len(verdicts)} verdicts on the suite")
-    before = planned[0] if planned else start
+    first = start + min((p.line for p in points), default=len(texts)) - 1
+    before = planned[0] if planned and planned[0] < first else start
     head = tuple(lines[start : before + 1])
     cases = []
-    for point in points:
+    for point in sorted(points, key=lambda p: p.line):
         at = start + point.line - 1
         part = tuple(lines[before + 1 : at + 1])
         cases.append(KernelCase(point=point, lines=part, began=lines[before].time))
