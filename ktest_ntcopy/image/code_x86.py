@@ -206,8 +206,7 @@ def decode(
                     at += 1
                     entry = 0
                 elif entry == _QUAD:
-                    at += 8 if wide else word
-                    entry = 0
+                    entry = 8 if wide else word
                 elif entry == _OFFSET:
                     at += narrow or bits // 8
                     entry = 0
