@@ -146,7 +146,9 @@ class KunitRunner:
                 continue
             if boot.log.started:
                 break
-            self._failure = err
+            if not self._boots:
+                # Nothing has booted yet: the next suite would not, either.
+                self._failure = err
             raise err
         return boot
 

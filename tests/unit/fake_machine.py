@@ -2,7 +2,9 @@
 """A pytest plugin whose machines run nothing: a script says what each case does.
 
 The script is the JSON file named by FAKE_SCRIPT: {"cases": {point: action},
-"boot": action}.  Each boot, command and end is one line of the file FAKE_LOG.
+"boot": action, "kunit": {filter: [line, ...]}}; a boot with a KUnit filter prints
+its lines, and panics if they end so.  Each boot, command and end is one line of the
+file FAKE_LOG.
 """
 
 from __future__ import annotations
@@ -58,12 +60,15 @@ class FakeMachine:
             command_line=("fake", str(spec.kernel)),
         )
         self._alive = False
+        self.boot_console: tuple[ConsoleLine, ...] = ()
 
     @property
     def alive(self) -> bool:
         return self._alive
 
     def boot(self) -> MachineInfo:
+        if "kunit.enable=1" in self.spec.append:
+            return self._boot_kunit()
         action = script().get("boot", "")
         log(f"boot {','.join(sorted(self.spec.files))}")
         if action == "fail":
@@ -72,6 +77,19 @@ class FakeMachine:
             time.sleep(0.3)
         if action == "host":
             raise MachineError("no memory on this host")
+        self._alive = True
+        return self.info
+
+    def _boot_kunit(self) -> MachineInfo:
+        said = script()
+        name = self.spec.append.partition("kunit.filter_glob=")[2]
+        log(f"kunit {name}")
+        lines = said.get("kunit", {}).get(name, ["KTAP version 1", "1..0"])
+        if said.get("boot", "") == "fail":
+            lines = ["it never came up"]
+        self.boot_console = tuple(ConsoleLine(float(n), line) for n, line in enumerate(lines))
+        if said.get("boot", "") == "fail" or lines[-1] == PANIC:
+            raise BootError(f"{self.spec.kernel}: {lines[-1]}\nlast words", end=End.PANIC)
         self._alive = True
         return self.info
 

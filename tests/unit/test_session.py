@@ -11,7 +11,15 @@ import pytest
 
 from ktest_ntcopy.errors import BootError, ConfigError, MachineError, MachineLost
 from ktest_ntcopy.features.model import Program
-from ktest_ntcopy.machine.base import Chunk, Command, End, MachineInfo, MachineSpec, Outcome
+from ktest_ntcopy.machine.base import (
+    Chunk,
+    Command,
+    ConsoleLine,
+    End,
+    MachineInfo,
+    MachineSpec,
+    Outcome,
+)
 from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.session import BOOT_ATTEMPTS, Session
 
@@ -37,6 +45,7 @@ class Pretended:
         self.info = INFO
         self.alive = False
         self.closed = False
+        self.boot_console: tuple[ConsoleLine, ...] = ()
 
     def boot(self) -> MachineInfo:
         self.lab.boots += 1
