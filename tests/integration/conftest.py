@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from ktest_ntcopy.image.kernel_file import open_kernel
 from ktest_ntcopy.machine.base import Command, MachineSpec, Outcome
 from ktest_ntcopy.machine.qemu import QemuMachine
+from ktest_ntcopy.programs import build_programs
+
+from .broken_kernel import Break, Image
 
 _PROGRAMS = Path(__file__).with_name("guest_programs")
 
@@ -86,3 +91,32 @@ def guests(
     guests = Guests(spec)
     yield guests
     guests.close()
+
+
+@pytest.fixture(scope="module")
+def selftests(kernel: Path) -> Mapping[str, Path]:
+    """The compiled selftests: path in the guest -> file here."""
+    return build_programs(open_kernel(kernel), None)
+
+
+@pytest.fixture
+def broken(kernel: Path, tmp_path: Path) -> Iterator[Callable[[Break], Path]]:
+    """Makes a copy of the kernel with something broken; it is large and goes again."""
+    copy = tmp_path / "vmlinux"
+
+    def make(change: Break) -> Path:
+        vmlinux = open_kernel(kernel).vmlinux
+        if vmlinux is None:
+            pytest.skip(f"{kernel} comes without the vmlinux that could be changed")
+        image = Image(vmlinux)
+        change(image)
+        assert image.patches
+        shutil.copyfile(vmlinux, copy)
+        with copy.open("r+b") as file:
+            for at, data in image.patches:
+                file.seek(at)
+                file.write(data)
+        return copy
+
+    yield make
+    copy.unlink(missing_ok=True)

@@ -7,25 +7,18 @@ no others of the selection, have to fail.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.btf import load_btf
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.symbols import load_symbols
-from ktest_ntcopy.machine.base import Command, End, MachineSpec
-from ktest_ntcopy.machine.qemu import QemuMachine
-from ktest_ntcopy.programs import build_programs
-from ktest_ntcopy.results.ktap import Directive, parse
+
+from .broken_kernel import Break, Image, Mutant, failures
 
 FEATURE = next(f for f in load_features() if f.name == "msg_ntcopy")
-POINTS = FEATURE.programs[0].points()
+PROGRAM = FEATURE.programs[0]
+POINTS = PROGRAM.points()
 
 #: struct proto -> variants of "covered" that send through it.
 PROTOCOLS = {
@@ -49,69 +42,12 @@ OTHERS = {
 }
 
 
-@dataclass
-class Image:
-    """A vmlinux, to find things in."""
-
-    path: Path
-    patches: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        symbols, btf = load_symbols(self.path), load_btf(self.path)
-        if symbols is None or btf is None or "copy_from_iter_nontemporal" not in symbols:
-            pytest.skip(f"{self.path} has no MSG_NTCOPY to break, or no symbols and BTF")
-        self.symbols, self.btf = symbols, btf
-
-    def offset(self, address: int) -> int:
-        with Elf(self.path) as elf:
-            for name in (".text", ".data", ".rodata"):
-                section = elf.section(name)
-                if section and section.address <= address < section.address + section.size:
-                    return section.offset + address - section.address
-        raise AssertionError(f"{address:#x} is in no section that is loaded from the file")
-
-    def body(self, function: str) -> bytes:
-        symbol = self.symbols[function]
-        with Elf(self.path) as elf:
-            return elf.at(symbol.address, symbol.size)
-
-    def set_ntcopy(self, proto: str, value: bool) -> None:
-        """Make a protocol honour the flag, or not."""
-        member = self.btf.member("proto.ntcopy")
-        assert member is not None
-        at = self.offset(self.symbols[proto].address) + member.offset
-        self.patches.append((at, bytes([value])))
-
-    def replace(self, function: str, old: str, new: str, *, times: int) -> None:
-        """Change every occurrence of some code, given in hex, in a function."""
-        before, after = bytes.fromhex(old), bytes.fromhex(new)
-        assert len(before) == len(after)
-        body = self.body(function)
-        if body.count(before) != times:
-            pytest.skip(f"{function} was compiled to other instructions than expected")
-        start, at = self.offset(self.symbols[function].address), body.find(before)
-        while at >= 0:
-            self.patches.append((start + at, after))
-            at = body.find(before, at + 1)
-
-    def jump(self, function: str, target: str) -> None:
-        """Let one function be another one."""
-        source = self.symbols[function].address
-        distance = self.symbols[target].address - (source + 5)
-        code = b"\xe9" + distance.to_bytes(4, "little", signed=True)
-        self.patches.append((self.offset(source), code))
-
-
-Break = Callable[[Image], None]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """What is broken, what is run, and what of it must fail."""
-
-    change: Break
-    run: frozenset[str]
-    fail: frozenset[str]
+def _set_ntcopy(image: Image, proto: str, value: bool) -> None:
+    """Make a protocol honour the flag, or not."""
+    member = image.btf.member("proto.ntcopy")
+    assert member is not None
+    at = image.offset(image.symbols[proto].address) + member.offset
+    image.patches.append((at, bytes([value])))
 
 
 def _covered(case: str, *protos: str) -> set[str]:
@@ -121,7 +57,7 @@ def _covered(case: str, *protos: str) -> set[str]:
 def _without(protos: tuple[str, ...]) -> Mutant:
     def change(image: Image) -> None:
         for proto in protos:
-            image.set_ntcopy(proto, False)
+            _set_ntcopy(image, proto, False)
 
     run = {*_covered("sendto"), *_covered("sizes")}
     return Mutant(change, frozenset(run), frozenset(_covered("sendto", *protos)))
@@ -129,7 +65,7 @@ def _without(protos: tuple[str, ...]) -> Mutant:
 
 def _with_others(image: Image) -> None:
     for proto in OTHERS:
-        image.set_ntcopy(proto, True)
+        _set_ntcopy(image, proto, True)
 
 
 def _call(function: str, *cases: str) -> Mutant:
@@ -204,57 +140,16 @@ MUTANTS: Mapping[str, Mutant] = {
 }
 
 
-@pytest.fixture(scope="module")
-def programs(kernel: Path) -> Mapping[str, Path]:
-    """The compiled selftests: path in the guest -> file here."""
-    return build_programs(open_kernel(kernel), None)
-
-
-@pytest.fixture
-def broken(kernel: Path, tmp_path: Path) -> Iterator[Callable[[Break], Path]]:
-    """Makes a copy of the kernel with something broken; it is large and goes again."""
-    copy = tmp_path / "vmlinux"
-
-    def make(change: Break) -> Path:
-        vmlinux = open_kernel(kernel).vmlinux
-        if vmlinux is None:
-            pytest.skip(f"{kernel} comes without the vmlinux that could be changed")
-        image = Image(vmlinux)
-        change(image)
-        assert image.patches
-        shutil.copyfile(vmlinux, copy)
-        with copy.open("r+b") as file:
-            for at, data in image.patches:
-                file.seek(at)
-                file.write(data)
-        return copy
-
-    yield make
-    copy.unlink(missing_ok=True)
-
-
-def verdicts(kernel: Path, programs: Mapping[str, Path], points: frozenset[str]) -> set[str]:
-    """Boot, run the cases, and return those that failed; none may be skipped or missing."""
-    path = next(p for p in programs if p.endswith("/msg_ntcopy"))
-    assert points <= set(POINTS)
-    select = [word for point in sorted(points) for word in ("-r", point)]
-    spec = MachineSpec(kernel=kernel, files=programs, cpus=1, append="rcupdate.rcu_expedited=1")
-    with QemuMachine(spec) as machine:
-        machine.boot()
-        done = machine.run(Command(argv=(path, *select), timeout=120.0))
-    assert done.end is End.EXITED, done.detail
-    document = parse(done.text)
-    seen = {p.name: p for p in document.points}
-    assert set(seen) == points
-    assert not [p.name for p in seen.values() if p.directive is not Directive.NONE]
-    return {name for name, point in seen.items() if not point.ok}
-
-
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_kernel_fails_its_cases_and_no_others(
-    name: str, programs: Mapping[str, Path], broken: Callable[[Break], Path]
+    name: str, selftests: Mapping[str, Path], broken: Callable[[Break], Path]
 ) -> None:
     mutant = MUTANTS[name]
     assert mutant.fail
     assert mutant.fail < mutant.run
-    assert verdicts(broken(mutant.change), programs, mutant.run) == mutant.fail
+
+    def change(image: Image) -> None:
+        image.need("copy_from_iter_nontemporal", "MSG_NTCOPY")
+        mutant.change(image)
+
+    assert failures(broken(change), selftests, PROGRAM, mutant.run) == mutant.fail
