@@ -56,8 +56,8 @@ class KunitRunner:
     """Runs KUnit suites and judges their cases.
 
     ``factory`` makes a machine for a spec; ``config`` is the kernel's, None if it is not
-    known; ``required`` names the features whose tests must not be skipped; ``command``
-    makes the reproducer of a node id.
+    known; ``required`` names the features whose tests must not be skipped, ``demanded``
+    those of them that the caller asked for; ``command`` makes the reproducer of a node id.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class KunitRunner:
         config: KernelConfig | None,
         version: str,
         required: Callable[[], frozenset[str]],
+        demanded: frozenset[str] = frozenset(),
         command: Callable[[str], str] = str,
         worker: str = "master",
         timeout_scale: float = 1.0,
@@ -78,6 +79,7 @@ class KunitRunner:
         self._config = config
         self._version = version
         self._required = required
+        self._demanded = demanded
         self._command = command
         self._worker = worker
         self._scale = timeout_scale
@@ -107,8 +109,8 @@ class KunitRunner:
         start = time.time()
         try:
             boot = self._whole(suite)
-            if reason := self._absent(feature, suite, boot):
-                return self._missing(feature, case, reason)
+            if reason := self._absent(suite, boot):
+                return self._missing(feature, suite, case, reason)
             if name == WHOLE:
                 return self._judge_whole(suite, case, boot)
             return self._judge_case(suite, case, boot)
@@ -293,21 +295,23 @@ class KunitRunner:
 
     # -- what is not there ---------------------------------------------------------
 
-    def _absent(self, feature: Feature, suite: KunitSuite, boot: _Boot) -> str:
+    def _absent(self, suite: KunitSuite, boot: _Boot) -> str:
         """Why the suite did not run on a kernel that booted well; empty if it did."""
         if boot.log.absent:
-            support = feature.support.get(self._version)
-            series = suite.series or (support.series if support else "")
-            hint = f" (series {series} adds it)" if series else ""
-            return f"the kernel has no KUnit suite {suite.name}{hint}"
+            return f"the kernel has no KUnit suite {suite.name}"
         if not boot.log.started and (self._config is None or self._config["CONFIG_KUNIT"] != "y"):
             return f"the kernel has no KUnit suite {suite.name}: it is without CONFIG_KUNIT=y"
         return ""
 
-    def _missing(self, feature: Feature, case: Case, reason: str) -> Result:
-        required = feature.name in self._required()
+    def _missing(self, feature: Feature, suite: KunitSuite, case: Case, reason: str) -> Result:
+        support = feature.support.get(self._version)
+        own = support.series if support else ""
+        if series := suite.series or own:
+            reason += f" (series {series} adds it)"
+        # A feature that is there shows that its suite must be only if they came together.
+        together = bool(own) and series == own and feature.name in self._required()
         claim = Claim(Status.SKIP, Cause.SKIP, reason)
-        if required:
+        if together or feature.name in self._demanded:
             text = f"{feature.name} is required, but {reason}"
             claim = Claim(Status.FAIL, Cause.NO_VERDICT, text)
         return judge_claim(case, outcome((), start=time.time()), claim)

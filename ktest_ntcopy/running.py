@@ -143,6 +143,7 @@ class Running:
             config=self.options.kernel.config,
             version=self.options.kernel.version,
             required=lambda: self.required,
+            demanded=self.options.require,
             command=self.options.command,
             worker=self.worker,
             timeout_scale=self.options.timeout_scale,

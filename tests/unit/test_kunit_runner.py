@@ -100,6 +100,7 @@ class Lab:
         self.log: list[str] = []
         self.machines: list[Pretended] = []
         self.required: frozenset[str] = frozenset()
+        self.demanded: frozenset[str] = frozenset()
         self.config: KernelConfig | None = KernelConfig({"CONFIG_KUNIT": "y"}, "x")
         self.infos: list[MachineInfo] = []
         self.made: KunitRunner | None = None
@@ -113,6 +114,7 @@ class Lab:
                 config=self.config,
                 version="6.12",
                 required=lambda: self.required,
+                demanded=self.demanded,
                 command=lambda nodeid: f"again {nodeid}",
                 worker="gw3",
                 timeout_scale=2.0,
@@ -430,6 +432,23 @@ def test_absent_suite_of_a_required_feature_fails(lab: Lab) -> None:
     lab.boots = {"demo": Boot(text(log.head(0), log.AFTER))}
     assert lab.results() == [(Status.FAIL, Cause.NO_VERDICT)] * 4
     assert lab.result("one").message.startswith("demo_feature is required, but the kernel has no")
+
+
+def test_feature_that_came_without_the_suite_does_not_ask_for_it(lab: Lab) -> None:
+    lab.required = frozenset({"demo_feature"})
+    lab.boots = {"demo": Boot(text(log.head(0), log.AFTER))}
+    suite = replace(SUITE, series="40-more")
+    assert lab.runner.run_case(FEATURE, suite, "one").status is Status.SKIP
+    upstream = replace(FEATURE, support={"6.12": Support(version="6.12", state="upstream")})
+    found = lab.runner.run_case(upstream, SUITE, "one")
+    assert (found.status, found.message) == (Status.SKIP, "the kernel has no KUnit suite demo")
+
+
+def test_demand_asks_for_the_suite_wherever_it_comes_from(lab: Lab) -> None:
+    lab.demanded = frozenset({"demo_feature"})
+    lab.boots = {"demo": Boot(text(log.head(0), log.AFTER))}
+    suite = replace(SUITE, series="40-more")
+    assert lab.runner.run_case(FEATURE, suite, "one").status is Status.FAIL
 
 
 @pytest.mark.parametrize("config", [None, KernelConfig({}, "x")])
