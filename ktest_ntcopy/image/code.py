@@ -58,6 +58,7 @@ class CodePath:
     detail: str  #: one line: the chain with addresses, or where and why it breaks
     steps: tuple[tuple[str, Call], ...] = ()  #: each function of the chain and its call
     nearest: tuple[str, ...] = ()  #: names like the one that is missing, best first
+    complete: bool = True  #: False if the search gave up at its limit: no proof of absence
 
 
 class CodeError(ValueError):
@@ -123,10 +124,10 @@ class CodePaths:
             if not self._functions.named(source):
                 alike = self._alike(source)
                 return CodePath(source, target, False, self._absent(source), nearest=alike)
-            steps = self._search(source, target, limit, through)
+            steps, complete = self._search(source, target, limit, through)
             if steps:
                 return self._there(source, target, steps, through)
-            return self._not_there(source, target, through, limit)
+            return self._not_there(source, target, through, limit, complete)
         except CodeError as err:
             return CodePath(source, target, None, str(err))
 
@@ -239,13 +240,15 @@ class CodePaths:
 
     def _search(
         self, source: str, target: str, limit: int, through: Sequence[str] | None
-    ) -> list[tuple[str, Call]]:
-        """The shortest chain; empty if there is none.
+    ) -> tuple[list[tuple[str, Call]], bool]:
+        """The shortest chain, empty if there is none; and whether no call was left to follow.
 
         With ``through``, only through these names, and only onwards.
         """
         kinds = ("call", "jump", "reference") if through else ("call", "jump")
         ends = {s.address for s in self._functions.entries(target)}
+        if not ends:
+            return [], True
         rank = {
             symbol.address: number
             for number, name in enumerate(through or (), 1)
@@ -262,7 +265,7 @@ class CodePaths:
                     if call.kind not in kinds or call.target is None or call.name is None:
                         continue
                     if call.target in ends or call.name == target:
-                        return [*_trace(came, function.address), (name, call)]
+                        return [*_trace(came, function.address), (name, call)], True
                     if call.target in came:
                         continue
                     if through and rank.get(call.target, 0) <= rank.get(function.address, 0):
@@ -272,7 +275,7 @@ class CodePaths:
                         came[call.target] = (function.address, name, call)
                         following.append(there)
             queue = following
-        return []
+        return [], not queue
 
     # Explaining
 
@@ -302,11 +305,13 @@ class CodePaths:
             return "; ".join(f"{name} is no function but of type {s.type}" for name, s in others)
         return f"no function {', '.join(names)} (not built, or inlined wherever it is called)"
 
-    def _not_there(self, source: str, target: str, through: Sequence[str], limit: int) -> CodePath:
+    def _not_there(
+        self, source: str, target: str, through: Sequence[str], limit: int, complete: bool
+    ) -> CodePath:
         """Say what the last function that is reached really calls."""
         last, following = source, (*through, target)
         for number, name in enumerate(through):
-            if self._search(source, name, limit, through[:number] or (name,)):
+            if self._search(source, name, limit, through[:number] or (name,))[0]:
                 last, following = name, (*through[number + 1 :], target)
         calls = [c for e in self._functions.named(last) for c in self._calls(e)]
         said = f"{last} calls {_listed(calls)}"
@@ -317,15 +322,16 @@ class CodePaths:
             said += ", but takes its address"
         if target not in absent:
             if not through:
-                said = f"{source} does not reach {target} within {limit} functions; {said}"
-            elif other := self._search(last, target, _HINT, None):
+                bound = "" if complete else f" within {limit} functions"
+                said = f"{source} does not reach {target}{bound}; {said}"
+            elif other := self._search(last, target, _HINT, None)[0]:
                 said += f"; but there is {' -> '.join([name for name, _ in other])} -> {target}"
         said += f"; {self._absent(*absent)}" if absent else ""
         if target in absent:
             alike = self._alike(target)
         else:
             alike = nearest(following[0], {c.name for c in calls if c.name})
-        return CodePath(source, target, False, said, nearest=alike)
+        return CodePath(source, target, False, said, nearest=alike, complete=complete)
 
     def _alike(self, name: str) -> tuple[str, ...]:
         """Names of the kernel that look like one it lacks."""

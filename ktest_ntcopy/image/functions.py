@@ -39,10 +39,13 @@ class Functions:
         return dict(zip(addresses, self._rows, strict=True))
 
     @cached_property
-    def _first(self) -> dict[int, int]:
-        """The first row of each address."""
-        addresses = compress(self.symbols.addresses[::-1], self._mask[::-1])
-        return dict(zip(addresses, reversed(self._rows), strict=True))
+    def _aliases(self) -> dict[int, list[int]]:
+        """The other rows of those addresses that have several."""
+        found: dict[int, list[int]] = {}
+        addresses = self.symbols.addresses
+        for row in set(self._rows).difference(self._last.values()):
+            found.setdefault(addresses[row], []).append(row)
+        return found
 
     @cached_property
     def _sorted(self) -> list[int]:
@@ -55,16 +58,10 @@ class Functions:
             last = self._last.get(address)
             if last is None:
                 return None
-            first = self._first[address]
-            rows = (first,) if first == last else self._aliases(address, first, last)
+            rows = sorted((last, *self._aliases.get(address, ())))
             found = max((self.symbols.row(row) for row in rows), key=_telling)
             self._best[address] = found
         return found if found.name else None
-
-    def _aliases(self, address: int, first: int, last: int) -> list[int]:
-        addresses = self.symbols.addresses
-        rows = [row for row in range(first, last + 1) if addresses[row] == address]
-        return [row for row in rows if self._mask[row]]
 
     def around(self, address: int) -> Symbol | None:
         """The function whose code includes an address."""

@@ -256,11 +256,15 @@ def test_callbacks_count_only_if_they_are_named(chain: CodePaths) -> None:
 def test_cycles_end(chain: CodePaths) -> None:
     path = chain.path("ping", "target")
     assert path.found is False
-    assert "ping does not reach target within 500 functions; ping calls pong" in path.detail
+    assert path.detail == "ping does not reach target; ping calls pong; not target"
+    assert path.complete
 
 
 def test_limit_of_a_search(chain: CodePaths) -> None:
-    assert chain.path("source", "target", limit=2).found is False
+    path = chain.path("source", "target", limit=2)
+    assert path.found is False
+    assert not path.complete
+    assert path.detail.startswith("source does not reach target within 2 functions; source calls ")
     assert chain.path("source", "target", limit=4).found
 
 
