@@ -18,7 +18,7 @@ def features_table(features: tuple[Feature, ...]) -> str:
     """Markdown: what each kernel version has, and from whom."""
     versions = sorted({v for f in features for v in f.support})
     lines = [
-        f"| Feature | {' | '.join(f'Linux {v}' for v in versions)} | Test program | Cases |",
+        f"| Feature | {' | '.join(f'Linux {v}' for v in versions)} | Tests | Cases |",
         f"|---|{'---|' * len(versions)}---|---|",
     ]
     for f in features:
@@ -26,9 +26,10 @@ def features_table(features: tuple[Feature, ...]) -> str:
             (f"`{s.series}`" if s.state == "series" else s.state) if s else "-"
             for s in (f.support.get(v) for v in versions)
         ]
-        programs = ", ".join(f"`{p.name}`" for p in f.programs)
-        cases = sum(len(p.points()) for p in f.programs)
-        lines.append(f"| {f.title} | {' | '.join(states)} | {programs} | {cases} |")
+        tests = [f"`{p.name}`" for p in f.programs] + [f"KUnit `{s.name}`" for s in f.kunit]
+        cases = [len(p.points()) for p in f.programs] + [len(s.cases) for s in f.kunit]
+        counts = " + ".join(map(str, cases)) or "0"
+        lines.append(f"| {f.title} | {' | '.join(states)} | {', '.join(tests)} | {counts} |")
     return "\n".join(lines)
 
 

@@ -234,6 +234,21 @@ def test_nesting_has_a_limit() -> None:
     assert only(document).children == ()
 
 
+def test_text_that_ends_inside_a_nested_level() -> None:
+    """The nested verdicts are told apart from those one level deeper."""
+    text = "KTAP version 1\n1..1\n    1..3\n    ok 1 a\n    not ok 2 b\n        ok 1 deep\n"
+    document = parse(text)
+    assert document.points == ()
+    assert document.unfinished is not None
+    assert document.unfinished.plan == 3
+    assert [(p.name, p.ok) for p in document.unfinished.points] == [("a", True), ("b", False)]
+
+
+def test_text_that_ends_at_the_outermost_level_is_finished() -> None:
+    assert parse("1..1\n    ok 1 a\nok 1 b\n").unfinished is None
+    assert parse("1..1\n").unfinished is None
+
+
 def test_orphans_are_no_verdicts() -> None:
     document = parse("1..1\n# ok 1 nested\n")
     assert document.points == ()

@@ -11,7 +11,13 @@ import pytest
 
 from ktest_ntcopy.errors import BootError, MachineError
 from ktest_ntcopy.machine import accel
-from ktest_ntcopy.machine.accel import Verdict, Verdicts, boot_with_best, verdict_key
+from ktest_ntcopy.machine.accel import (
+    Verdict,
+    Verdicts,
+    boot_with_best,
+    proven_accel,
+    verdict_key,
+)
 
 
 class Host:
@@ -179,3 +185,30 @@ def test_device_problem(tmp_path: Path) -> None:
     assert "No such file" in accel.device_problem(tmp_path / "kvm")
     (tmp_path / "kvm").touch()
     assert accel.device_problem(tmp_path / "kvm") == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "problem", "taken", "probes"),
+    [
+        (Verdict(True), "", "kvm", 0),
+        (Verdict(False, "dead"), "", "tcg", 0),
+        (None, "", "probed", 1),
+        (None, "no /dev/kvm", "tcg", 0),
+        (Verdict(True), "no /dev/kvm", "tcg", 0),
+    ],
+)
+def test_accelerator_for_a_kernel_that_may_die_of_its_tests(
+    verdicts: Verdicts, verdict: Verdict | None, problem: str, taken: str, probes: int
+) -> None:
+    """Its boot must not decide: no second boot under TCG, and no verdict on KVM."""
+    probed: list[str] = []
+
+    def plain() -> str:
+        probed.append("plain")
+        return "probed"
+
+    if verdict:
+        verdicts.store("key", verdict)
+    assert proven_accel(plain, key="key", verdicts=verdicts, problem=lambda: problem) == taken
+    assert len(probed) == probes
+    assert verdicts.load("key") == verdict

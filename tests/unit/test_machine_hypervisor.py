@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
 
 from ktest_ntcopy.errors import BootError, MachineError, MachineLost
-from ktest_ntcopy.machine.base import MachineSpec
+from ktest_ntcopy.machine.base import End, MachineSpec
 from ktest_ntcopy.machine.hypervisor import Hypervisor, HypervisorGone
 from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.machine.qemu_command import Layout
@@ -89,3 +90,20 @@ def test_end_while_the_guest_boots(
     ended: object = Ended(killed=killed, event=event, console=console)
     error = QemuMachine(MachineSpec(kernel=tmp_path))._boot_failed(ended, "")  # type: ignore[arg-type]
     assert type(error) is kind
+
+
+@pytest.mark.parametrize(
+    ("console", "symptom", "end"),
+    [
+        (PANIC, "", End.PANIC),
+        (["Linux version 6.12"], "", End.DOWN),
+        (["Linux version 6.12"], "the guest printed nothing for 30 s", End.HANG),
+        (PANIC, "the guest printed nothing for 30 s", End.HANG),  # the NMI's
+    ],
+)
+def test_how_a_boot_ended(tmp_path: Path, console: list[str], symptom: str, end: End) -> None:
+    ended: object = Ended(killed=False, event={"reason": "guest-reset"}, console=console)
+    error = QemuMachine(MachineSpec(kernel=tmp_path))._boot_failed(ended, symptom)  # type: ignore[arg-type]
+    assert isinstance(error, BootError)
+    assert error.end == end
+    assert copy.copy(error).end == end

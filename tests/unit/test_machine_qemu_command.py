@@ -88,6 +88,14 @@ def test_caller_has_the_last_word_on_the_kernel_command_line() -> None:
     assert "tsc=reliable" not in kernel_arguments(spec, accel="kvm").split()
 
 
+def test_kunit_runs_only_if_the_caller_says_so() -> None:
+    plain = kernel_arguments(MachineSpec(kernel=Path("k")), accel="tcg").split()
+    assert [w for w in plain if w.startswith("kunit")] == ["kunit.enable=0"]
+    asked = MachineSpec(kernel=Path("k"), append="kunit.enable=1")
+    words = kernel_arguments(asked, accel="tcg").split()
+    assert words.index("kunit.enable=0") < words.index("kunit.enable=1")
+
+
 def test_arguments() -> None:
     spec = MachineSpec(kernel=Path("/k"), cpus=3, memory_mib=99, share=Path("/a,b"))
     arguments = qemu_arguments("/q", spec, LAYOUT, accel="kvm")
