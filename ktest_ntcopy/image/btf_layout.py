@@ -111,7 +111,8 @@ def declare(
         budget.spend(number)
         found = data.type(number)
         if found.kind in QUALIFIERS:
-            qualifiers.append(found.kind.name.lower())
+            if (word := found.kind.name.lower()) not in qualifiers:
+                qualifiers.append(word)
         elif found.kind is Kind.PTR:
             own = " ".join(qualifiers)
             gap = " " if own and name else ""

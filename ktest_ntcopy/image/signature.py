@@ -149,7 +149,7 @@ class _Parser:
                 count = self._take()
                 if count != "]":
                     self._expect("]")
-                suffixes.append(("[", "" if count == "]" else count))
+                suffixes.append(("[", "" if count in ("]", "0") else count))
             else:
                 suffixes.append(("(", self._parameters(depth + 1)))
         return name, [*pointers, *reversed(suffixes), *inner]
