@@ -163,7 +163,8 @@ class Elf:
     def _open_flat(self, head: bytes) -> None:
         self.bits = 64
         self.kind = "ET_EXEC"
-        self.machine = "EM_AARCH64" if head[0x38:0x3C] == b"ARM\x64" else "EM_RISCV"
+        machine = 183 if head[0x38:0x3C] == b"ARM\x64" else 243
+        self.machine, self._arch = _MACHINES[machine]
         self.little_endian = not (self.machine == "EM_AARCH64" and head[0x18] & 1)
         self.order = "<" if self.little_endian else ">"
         self._segments: tuple[tuple[int, int, int, int], ...] = ()
@@ -276,7 +277,7 @@ class Elf:
     def arch(self) -> str:
         """What ``uname -m`` says on this machine type."""
         variant = _VARIANTS.get((self.machine, self.bits, self.little_endian))
-        return variant or (self.container.arch if self.flat else self._arch)
+        return variant or self._arch
 
     def section(self, name: str) -> Section | None:
         """The first section of that name; ``.debug_x`` may be stored as ``.zdebug_x``."""

@@ -116,7 +116,7 @@ def _around(
             numbers = _numbers(data, order + f"{count}I", addresses_at)
             (base,) = struct.unpack_from(order + base_at_word, data, base_at)
             form = "percpu" if numbers and numbers[-1] >> 31 else form
-        if numbers and _sorted(_resolve(numbers, form, 0)):
+        if numbers and _sorted(_resolve(numbers, form, 1 << 64)):
             return Tables(
                 order=order,
                 bits=bits,
@@ -202,7 +202,7 @@ def _resolve(numbers: tuple[int, ...], form: str, base: int) -> list[int]:
     if form == "relative":
         return [base + n for n in numbers]
     # Of 32 bits signed: negative is -1 - distance from the base, others stand for themselves.
-    return [base + 0xFFFFFFFF - n if n >> 31 else n - (1 << 32) * (not base) for n in numbers]
+    return [base + 0xFFFFFFFF - n if n >> 31 else n for n in numbers]
 
 
 def _sorted(numbers: list[int]) -> bool:

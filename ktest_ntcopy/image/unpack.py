@@ -145,7 +145,9 @@ def _lz4(read: Read, size: int) -> Iterator[bytes]:
     """The legacy frame: blocks, each with its packed size before it."""
     import lz4.block
 
-    at = 0
+    if size < 4 or read(0, 4) != LEGACY_LZ4:
+        raise EOFError("it ends early")
+    at = 4
     while at + 4 <= size:
         head = read(at, 4)
         at += 4

@@ -81,9 +81,13 @@ def elf(
     config: Mapping[str, str] | None = None,
     pvh: bool = True,
     build_id: bytes = b"\x12" * 20,
+    rodata: bytes = b"junk\0",
+    more: Iterable[tuple[str, int, bytes]] = (),
 ) -> bytes:
-    """An ELF file with the sections of a kernel."""
-    rodata = b"junk\0"
+    """An ELF file with the sections of a kernel.
+
+    ``rodata`` comes first in that section; ``more`` are sections: name, sh_type, content.
+    """
     if release:
         rodata += f"Linux version {release} (user@host) (gcc) #1 SMP\n\0".encode()
     if config is not None:
@@ -102,6 +106,7 @@ def elf(
     sections = [("", 0, b"", 0, 0), (".rodata", 1, rodata, 0, 0), (".notes", 7, notes, 0, 0)]
     if btf_data:
         sections.append((".BTF", 1, btf_data, 0, 0))
+    sections += [(name, sh_type, data, 0, 0) for name, sh_type, data in more]
     if symbols:
         entry = 24 if bits == 64 else 16
         sections.append((".symtab", 2, table, len(sections) + 1, entry))
