@@ -43,6 +43,7 @@ unit:
 
 series:
 	$(PYTHON) -m ktest_ntcopy check-series --cross
+	$(PYTHON) -m ktest_ntcopy mutants --check
 
 integration:
 	KTEST_KERNEL='$(KERNEL)' KTEST_KERNEL_UNPATCHED='$(UNPATCHED)' $(PYTHON) -m pytest -q -n auto tests/integration

@@ -157,6 +157,7 @@ def _format_series(args: argparse.Namespace) -> int:
 
 
 def _mutants(args: argparse.Namespace) -> int:
+    from ktest_ntcopy.kernel import source
     from ktest_ntcopy.mutants import main, mutant
 
     chosen = mutant.select(mutant.read(args.version), args.names)
@@ -164,6 +165,8 @@ def _mutants(args: argparse.Namespace) -> int:
         for one in chosen:
             print(f"{one.name}: {one.breaks}")
         return 0
+    if args.check:
+        return main.check(chosen, source.prepare(args.version, _say))
     return main.run(chosen, *prepare(args.version), _say)
 
 
@@ -264,7 +267,9 @@ def parser() -> argparse.ArgumentParser:
 
     mutants = command("mutants", _mutants, "break the kernel in known ways; the tests must notice")
     takes_version(mutants)
-    mutants.add_argument("--list", action="store_true", help="only name them")
+    only = mutants.add_mutually_exclusive_group()
+    only.add_argument("--list", action="store_true", help="only name them")
+    only.add_argument("--check", action="store_true", help="only see whether they still apply")
     mutants.add_argument("names", nargs="*", metavar="NAME", help="mutant or feature; all if none")
 
     cost = command("cost", _cost, "count the instructions of a send on two kernels")

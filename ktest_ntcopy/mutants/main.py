@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktest_ntcopy.errors import BuildError, KtestError
+from ktest_ntcopy.errors import BuildError, KtestError, PatchError
 from ktest_ntcopy.kernel.process import Notify, locked
-from ktest_ntcopy.kernel.tree import recognise
+from ktest_ntcopy.kernel.tree import Tree, recognise
 from ktest_ntcopy.mutants import trial
 from ktest_ntcopy.mutants.mutant import Mutant
 from ktest_ntcopy.mutants.trial import Outcome
-from ktest_ntcopy.mutants.workshop import Workshop, open_workshop
+from ktest_ntcopy.mutants.workshop import Workshop, apply, open_workshop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,19 @@ def _rows(shop: Workshop, mutants: Sequence[Mutant]) -> Iterator[Row]:
             f"[{number}/{len(mutants)}] {row.name}: {row.outcome}, {told} ({row.seconds:.0f} s)"
         )
         yield row
+
+
+def check(mutants: Sequence[Mutant], prepared: Tree) -> int:
+    """See whether mutants fit a prepared tree, and say which do not; 1 if any does not."""
+    misfits = 0
+    for mutant in mutants:
+        try:
+            apply(prepared.path, mutant)
+        except PatchError as err:
+            misfits += 1
+            print(err)
+    print(f"{len(mutants) - misfits} of {len(mutants)} mutants apply to Linux {prepared.release}")
+    return 1 if misfits else 0
 
 
 def run(mutants: Sequence[Mutant], tree: Path, vmlinux: Path, notify: Notify) -> int:

@@ -148,6 +148,16 @@ def test_a_mutant_that_does_not_fit_says_so(tree: Tree, mutant: Mutant) -> None:
         workshop.apply(tree.path, mutant)
 
 
+def test_misfits_are_named_and_counted(
+    tree: Tree, mutant: Mutant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.check([mutant], tree) == 0
+    assert capsys.readouterr().out == "1 of 1 mutants apply to Linux 6.12.1\n"
+    (tree.path / "net/socket.c").write_text("other\n", encoding="utf-8")
+    assert main.check([mutant], tree) == 1
+    assert "second-line.patch: does not apply" in capsys.readouterr().out
+
+
 def _result(case: str, status: Status, cause: Cause = Cause.NONE) -> Result:
     return Result(target="kselftest.net", program="p", case=case, status=status, cause=cause)
 
