@@ -78,6 +78,7 @@ _NT_XEN_PHYS32_ENTRY = 18
 _COUNT_LIMIT = 1 << 16  # headers; kernels have about 60
 _NAME_LIMIT = 256  # bytes of a section's name
 _NAMES_LIMIT = 1 << 24  # bytes of all sections' names
+_SEARCH_LIMIT = 128 << 20  # bytes; an allyesconfig has 60 MiB of read-only data
 _DEBUG_LIMIT = 1 << 30  # bytes of one section of debug information
 _PACKERS = {1: "zlib", 2: "zstd"}
 
@@ -205,7 +206,9 @@ class Elf:
         )
         self.sections = self._read_sections(sections_at, section_count, header, names_at)
         loads = [offset + size for t, offset, _, size in self._segments if t == _PT_LOAD]
-        end = max([*loads, sections_at + section_count * section_size])
+        tables = [sections_at + section_count * section_size]
+        tables.append(segments_at + segment_count * segment_size)
+        end = max([*loads, *tables])
         if end > self.file_size:
             raise ConfigError(
                 f"{self.path}: truncated: headers speak of {end} bytes, the file has "
@@ -373,9 +376,9 @@ class Elf:
     def occurrences(self, pattern: bytes, *, size: int) -> Iterator[bytes]:
         """Up to ``size`` bytes from each place of a pattern in the kernel's data.
 
-        Looks at no more than 256 MiB of sections.
+        Looks at no more than 128 MiB of sections.
         """
-        left = KERNEL_LIMIT
+        left = _SEARCH_LIMIT
         for section in self.data_sections():
             length = min(left, section.size)
             for at in occurrences(self.source, pattern, start=section.offset, size=length):

@@ -86,7 +86,8 @@ def elf(
 ) -> bytes:
     """An ELF file with the sections of a kernel.
 
-    ``rodata`` comes first in that section; ``more`` are sections: name, sh_type, content.
+    ``rodata`` comes first in that section; ``more`` are sections: name, sh_type (and 0x800
+    if it is compressed), content.
     """
     if release:
         rodata += f"Linux version {release} (user@host) (gcc) #1 SMP\n\0".encode()
@@ -136,9 +137,10 @@ def _assemble(
     address_mask = (1 << bits) - 1
     for (_, sh_type, data, link, entry), name_at, place in zip(named, at, places, strict=True):
         address = (BASE + place) & address_mask if sh_type == 1 else 0
+        flags = 2 | sh_type & 0x800
         headers += struct.pack(
             f"{order}II{word}{word}{word}{word}II{word}{word}",
-            *(name_at, sh_type, 2, address, place, len(data), link, 0, 4, entry),
+            *(name_at, sh_type & 0xFF, flags, address, place, len(data), link, 0, 4, entry),
         )
     body += b"\0" * (-len(body) % 8)
     section_at = base + len(body)

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""ELF files as compilers, linkers and strip leave them, and as damage leaves them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import threading
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.image.elf import Elf
+from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.reader import FileSource
+from ktest_ntcopy.image.symbols import load_symbols, read_symbols, stem
+from tests.unit import fake_kernel as fake
+
+SOURCE = """
+const char banner[] = "Linux version 6.12.117-cc (user@host) (gcc) #1 SMP";
+static __attribute__((noinline)) int helper(int x) { return x * 3; }
+int entry(int x) { return helper(x) + banner[x & 7]; }
+"""
+DEBUG = bytes(range(256)) * 999
+
+
+def put(folder: Path, data: bytes, name: str = "vmlinux") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def read_all(path: Path) -> None:
+    with Elf(path) as elf:
+        for section in elf.sections:
+            elf.read(section)
+        read_symbols(elf)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_all(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert str(path) in text
+    return text
+
+
+def compile_(folder: Path, *options: str, compiler: str = "gcc") -> Path:
+    out = folder / "program"
+    (folder / "a.c").write_text(SOURCE)
+    command = [compiler, "-O2", "-nostdlib", "-static", "-e", "entry", *options]
+    subprocess.run([*command, "-o", str(out), str(folder / "a.c")], check=True)
+    return out
+
+
+# What tools write
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["-gdwarf-4"],
+        ["-gdwarf-5"],
+        ["-gdwarf-5", "-gz=zlib"],
+        ["-gdwarf-4", "-gz=zlib-gnu"],
+        ["-s"],
+        ["-Wl,-pie", "-fPIE"],
+        ["-ffunction-sections", "-Wl,--build-id=sha1"],
+    ],
+)
+def test_what_gcc_makes(tmp_path: Path, options: list[str]) -> None:
+    path = compile_(tmp_path, *options)
+    kernel = open_kernel(path)
+    assert kernel.release == "6.12.117-cc"
+    table = load_symbols(path)
+    assert (table is None) == (options == ["-s"])
+    if table is not None:
+        assert table["entry"].type == "func"
+        assert table["entry"].size > 0
+    with Elf(path) as elf:
+        debug = elf.section(".debug_info")
+        assert (debug is not None) == any(o.startswith("-gdwarf") for o in options)
+        if debug:
+            assert debug.compressed == any(o.startswith("-gz") for o in options)
+            # A unit's length, then its version.
+            length, version = struct.unpack_from("<IH", elf.read(debug))
+            assert length == len(elf.read(debug)) - 4
+            assert f"-gdwarf-{version}" in options
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+@pytest.mark.skipif(shutil.which("ld.lld") is None, reason="lld is not installed")
+@pytest.mark.parametrize("options", [[], ["-g", "-gz=zlib"], ["-flto=thin"]])
+def test_what_clang_makes(tmp_path: Path, options: list[str]) -> None:
+    path = compile_(tmp_path, "-fuse-ld=lld", *options, compiler="clang")
+    assert open_kernel(path).release == "6.12.117-cc"
+    table = load_symbols(path)
+    assert table is not None
+    assert table.find("entry")
+
+
+@pytest.mark.parametrize(
+    ("name", "author"),
+    [
+        ("tcp_sendmsg.cfi_jt", "tcp_sendmsg"),
+        ("tcp_sendmsg.cfi", "tcp_sendmsg"),
+        ("foo.llvm.13579246801357924680", "foo"),
+        ("foo.__uniq.1234567890", "foo"),
+        ("foo.isra.0.llvm.1234", "foo"),
+        ("foo.constprop.0.cold", "foo"),
+        ("foo.part.0.lto_priv.0", "foo"),
+        ("foo.specialized.1", "foo"),
+        ("__cfi_tcp_sendmsg", "__cfi_tcp_sendmsg"),
+        ("__pfx_tcp_sendmsg", "__pfx_tcp_sendmsg"),
+        ("foo.llvm", "foo.llvm"),
+    ],
+)
+def test_suffixes(name: str, author: str) -> None:
+    assert stem(name) == author
+
+
+def test_prefixes_do_not_answer_for_the_function(tmp_path: Path) -> None:
+    """The padding before a function has its own symbol, at another address."""
+    table = load_symbols(put(tmp_path, fake.elf(symbols=["__cfi_foo", "__pfx_foo"])))
+    assert table is not None
+    assert table.find("foo") == ()
+
+
+# Compressed sections
+
+
+def compressed(bits: int, order: str, kind: int, data: bytes, size: int | None = None) -> bytes:
+    size = len(DEBUG) if size is None else size
+    head = (
+        struct.pack(order + "IIQQ", kind, 0, size, 1)
+        if bits == 64
+        else struct.pack(order + "III", kind, size, 1)
+    )
+    return fake.elf(
+        bits=bits, order=order, machine=fake.S390, more=[(".debug_info", 0x801, head + data)]
+    )
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", [1, 2])
+def test_compressed_section(tmp_path: Path, bits: int, order: str, kind: int) -> None:
+    packed = zlib.compress(DEBUG) if kind == 1 else zstandard.compress(DEBUG)
+    with Elf(put(tmp_path, compressed(bits, order, kind, packed))) as elf:
+        section = elf.section(".debug_info")
+        assert section is not None
+        assert section.compressed
+        assert elf.read(section) == DEBUG
+        assert elf.read(section, start=256, size=3) == b"\0\1\2"
+
+
+def test_old_compressed_section(tmp_path: Path) -> None:
+    data = b"ZLIB" + struct.pack(">Q", len(DEBUG)) + zlib.compress(DEBUG)
+    with Elf(put(tmp_path, fake.elf(more=[(".zdebug_info", 1, data)]))) as elf:
+        section = elf.section(".debug_info")
+        assert section is not None
+        assert elf.read(section) == DEBUG
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "size", "said"),
+    [
+        (1, zlib.compress(DEBUG)[:-99], None, "damaged zlib data: it ends early"),
+        (1, zlib.compress(DEBUG), 99, "claims to unpack to 99 bytes"),
+        (1, zlib.compress(DEBUG), len(DEBUG) + 1, "claims to unpack to"),
+        (2, b"\x28\xb5\x2f\xfd" + b"\xff" * 99, None, "damaged zstd data"),
+        (2, b"", None, "damaged zstd data: it ends early"),
+        (9, b"", None, "compressed in an unknown way"),
+        (1, b"", 1 << 50, "larger than any kernel's"),
+    ],
+)
+def test_damaged_compressed_section(
+    tmp_path: Path, kind: int, data: bytes, size: int | None, said: str
+) -> None:
+    assert said in refusal(put(tmp_path, compressed(64, "<", kind, data, size)))
+
+
+def test_section_too_short_for_its_compression_header(tmp_path: Path) -> None:
+    refusal(put(tmp_path, fake.elf(more=[(".debug_info", 0x801, b"\1\0")])))
+
+
+def test_bomb_in_a_section(tmp_path: Path) -> None:
+    """It claims a hundred bytes and gives a gigabyte: the first piece too many ends it."""
+    packed = zlib.compress(bytes(1 << 26))
+    start = time.process_time()
+    assert "claims to unpack to 100 bytes" in refusal(
+        put(tmp_path, compressed(64, "<", 1, packed, 100))
+    )
+    assert time.process_time() - start < 1
+
+
+# Absurd headers
+
+
+@pytest.mark.parametrize(
+    ("at", "layout", "value", "said"),
+    [
+        (4, "B", 7, "damaged ELF header"),
+        (5, "B", 0, "damaged ELF header"),
+        (40, "Q", 1 << 62, "truncated"),  # e_shoff
+        (32, "Q", 1 << 62, "truncated"),  # e_phoff
+        (58, "H", 1, "section headers of 1 bytes"),  # e_shentsize
+        (54, "H", 9, "segment headers of 9 bytes"),  # e_phentsize
+        (60, "H", 0xFFFE, "truncated"),  # e_shnum
+        (56, "H", 0xFFFE, "truncated"),  # e_phnum
+    ],
+)
+def test_absurd_header(tmp_path: Path, at: int, layout: str, value: int, said: str) -> None:
+    data = bytearray(fake.with_feature())
+    struct.pack_into("<" + layout, data, at, value)
+    assert said in refusal(put(tmp_path, bytes(data)))
+
+
+def header(data: bytes, name: str) -> int:
+    """Where a section's header lies in the file."""
+    at = int.from_bytes(data[40:48], "little")
+    names = data.index(b"\0.rodata\0")
+    wanted = data.index(b"\0" + name.encode() + b"\0", names) + 1 - names
+    while struct.unpack_from("<I", data, at)[0] != wanted:
+        at += 64
+    return at
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "said"),
+    [
+        (".symtab", 56, 0, "entries of 0 bytes"),  # sh_entsize
+        (".symtab", 40, 9999, "names no string table"),  # sh_link
+        (".symtab", 32, 1 << 60, "truncated"),  # sh_size
+        (".strtab", 32, 1 << 60, "truncated"),
+        (".strtab", 24, 1 << 60, "truncated"),  # sh_offset
+        (".rodata", 32, (1 << 64) - 1, "truncated"),
+        (".shstrtab", 24, 1 << 60, "section names"),
+    ],
+)
+def test_absurd_section(tmp_path: Path, section: str, field: int, value: int, said: str) -> None:
+    data = bytearray(fake.with_feature())
+    layout = "<I" if field == 40 else "<Q"
+    struct.pack_into(layout, data, header(bytes(data), section) + field, value)
+    assert said in refusal(put(tmp_path, bytes(data)))
+
+
+def test_overlapping_sections_are_read_as_they_are(tmp_path: Path) -> None:
+    data = bytearray(fake.with_feature())
+    strings = header(bytes(data), ".strtab")
+    table = header(bytes(data), ".symtab")
+    data[strings + 24 : strings + 40] = data[table + 24 : table + 40]
+    with Elf(put(tmp_path, bytes(data))) as elf:
+        assert read_symbols(elf) is not None
+
+
+def test_file_without_sections_is_read_by_its_segments(tmp_path: Path) -> None:
+    data = bytearray(fake.elf(config=fake.BOOTABLE))
+    struct.pack_into("<Q", data, 40, 0)
+    struct.pack_into("<HH", data, 60, 0, 0)
+    kernel = open_kernel(put(tmp_path, bytes(data)))
+    assert kernel.release == "6.12.117-test"
+    assert kernel.config is not None
+
+
+def test_more_sections_than_the_header_can_count(tmp_path: Path) -> None:
+    """Then the count stands in the first section header, and so does the names' index."""
+    data = bytearray(fake.with_feature())
+    (at,) = struct.unpack_from("<Q", data, 40)
+    count, names = struct.unpack_from("<HH", data, 60)
+    struct.pack_into("<HH", data, 60, 0, 0xFFFF)
+    struct.pack_into("<Q", data, at + 32, count)
+    struct.pack_into("<I", data, at + 40, names)
+    assert load_symbols(put(tmp_path, bytes(data))) is not None
+    struct.pack_into("<Q", data, at + 32, 1 << 40)
+    assert "no kernel has more" in refusal(put(tmp_path, bytes(data)))
+
+
+def test_every_truncation_and_every_section_end(tmp_path: Path) -> None:
+    whole = fake.with_feature()
+    with Elf(put(tmp_path, whole)) as elf:
+        ends = {s.offset for s in elf.sections} | {s.offset + s.size for s in elf.sections}
+    for end in sorted(ends - {0, len(whole)}):
+        for size in (end - 1, end, end + 1):
+            if 0 < size < len(whole):
+                refusal(put(tmp_path, whole[:size]))
+
+
+# Hostile files
+
+
+def sparse(folder: Path, data: bytes, size: int) -> Path:
+    path = put(folder, data)
+    os.truncate(path, size)
+    return path
+
+
+def test_four_gigabytes_with_a_section_over_all(tmp_path: Path) -> None:
+    data = bytearray(fake.elf(release="", symbols=["a"]))
+    at = header(bytes(data), ".rodata")
+    struct.pack_into("<Q", data, at + 32, (4 << 30) - 4096)
+    path = sparse(tmp_path, bytes(data), 4 << 30)
+    start = time.process_time()
+    with pytest.raises(ConfigError):
+        open_kernel(path)
+    with Elf(path) as elf, pytest.raises(ConfigError, match="larger than any kernel's"):
+        elf.read(elf.sections[1])
+    assert time.process_time() - start < 1.5
+
+
+def test_four_gigabytes_of_nothing(tmp_path: Path) -> None:
+    assert "neither an ELF file" in refusal(sparse(tmp_path, bytes(600), 4 << 30))
+
+
+def test_file_that_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert "is a FIFO" in refusal(tmp_path / "fifo")
+    assert "symbolic links" in refusal(tmp_path / "a")
+    assert "is a directory" in refusal(tmp_path)
+    assert "is a character device" in refusal(Path("/dev/zero"))
+    with pytest.raises(ConfigError, match="symbolic links"):
+        open_kernel(tmp_path / "a")
+
+
+def test_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
+    path = put(tmp_path, fake.with_feature())
+    with Elf(path) as elf:
+        section = elf.section(".strtab")
+        assert section is not None
+        os.truncate(path, 100)
+        with pytest.raises(ConfigError, match="while it was read"):
+            elf.read(section)
+
+
+def test_file_that_shrinks_again_and_again(tmp_path: Path) -> None:
+    """Never anything but one line, whenever it happens."""
+    path = put(tmp_path, fake.with_feature())
+    whole = path.read_bytes()
+    stop = threading.Event()
+
+    def damage() -> None:
+        while not stop.is_set():
+            path.write_bytes(whole[: len(whole) // 2])
+            path.write_bytes(whole)
+
+    thread = threading.Thread(target=damage)
+    thread.start()
+    try:
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            try:
+                open_kernel(path)
+                load_symbols(path)
+            except ConfigError as err:
+                assert "\n" not in str(err)  # noqa: PT017
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_source_reads_nothing_beyond_its_end(tmp_path: Path) -> None:
+    source = FileSource(put(tmp_path, b"abc"))
+    try:
+        assert source.read(1, 2) == b"bc"
+        assert source.read(3, 0) == b""
+        with pytest.raises(ConfigError):
+            source.read(1, 3)
+    finally:
+        source.close()
+
+
+def test_names_without_end(tmp_path: Path) -> None:
+    """Every symbol's name begins in a megabyte without a NUL."""
+    rows = b"".join(struct.pack("<IBBHQQ", 1 + n, 0x12, 0, 1, n, 1) for n in range(20_000))
+    data = bytearray(fake.elf(symbols=["a"]))
+    base = len(data)
+    data += rows + b"\0" + b"A" * (1 << 20)
+    table, strings = header(bytes(data), ".symtab"), header(bytes(data), ".strtab")
+    struct.pack_into("<QQ", data, table + 24, base, len(rows))
+    struct.pack_into("<QQ", data, strings + 24, base + len(rows), 1 + (1 << 20))
+    start = time.process_time()
+    assert len(load_symbols(put(tmp_path, bytes(data))) or ()) == 0
+    assert time.process_time() - start < 1

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What kernels export to modules."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.image.elf import Elf
+from ktest_ntcopy.image.exports import Export, Exports, read_exports
+from tests.unit import fake_kernel as fake
+
+#: Name and namespace; the first three for all modules, the others for GPL ones.
+ROWS = [("alpha", ""), ("beta", "DMA_BUF"), ("sub_beta", ""), ("gamma", "CXL"), ("delta", "")]
+VALUE = 0x40  # what each entry refers to
+TEXT = b"alpha\0\0sub_beta\0DMA_BUF\0gamma\0CXL\0delta\0"  # "beta" is an end of "sub_beta"
+
+Address = Callable[[str], int]
+
+
+def exporting(
+    folder: Path, *, order: str = "<", bits: int = 64, relative: bool = True, crcs: bool = True
+) -> Path:
+    """A kernel that exports ROWS."""
+    path = folder / "vmlinux"
+    word = order + ("QQQ" if bits == 64 else "III")
+    size = 12 if relative else bits // 8 * 3
+
+    def build(address: Address) -> bytes:
+        def entries(table: str, rows: list[tuple[str, str]]) -> bytes:
+            out = b""
+            for number, (name, space) in enumerate(rows):
+                strings = [
+                    address("__ksymtab_strings") + TEXT.index(t.encode() + b"\0")
+                    for t in (name, space)
+                ]
+                place = address(table) + size * number
+                out += (
+                    struct.pack(
+                        order + "iii",
+                        VALUE - (place - address("__ksymtab")),
+                        strings[0] - place - 4,
+                        strings[1] - place - 8,
+                    )
+                    if relative
+                    else struct.pack(word, VALUE, *strings)
+                )
+            return out
+
+        more = [
+            ("__ksymtab", 1, entries("__ksymtab", ROWS[:3])),
+            ("__ksymtab_gpl", 1, entries("__ksymtab_gpl", ROWS[3:])),
+            ("__ksymtab_strings", 1, TEXT),
+        ]
+        if crcs:
+            more.append(("__kcrctab", 1, struct.pack(order + "III", 1, 2, 0xFFFFFFFF)))
+            more.append(("__kcrctab_gpl", 1, struct.pack(order + "II", 4, 5)))
+        return fake.elf(bits=bits, order=order, machine=fake.S390, more=more)
+
+    path.write_bytes(build(lambda _: 1 << 12))
+    with Elf(path) as elf:
+        places = {s.name: s.address for s in elf.sections}
+    path.write_bytes(build(places.__getitem__))
+    return path
+
+
+def read(path: Path) -> Exports:
+    with Elf(path) as elf:
+        found = read_exports(elf)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("crcs", [True, False])
+def test_every_layout(tmp_path: Path, bits: int, order: str, relative: bool, crcs: bool) -> None:
+    found = read(exporting(tmp_path, order=order, bits=bits, relative=relative, crcs=crcs))
+    sums = [1, 2, 0xFFFFFFFF, 4, 5] if crcs else [None] * 5
+    assert [(e.name, e.gpl, e.namespace, e.crc) for e in found.values()] == [
+        (name, number >= 3, space, crc)
+        for number, ((name, space), crc) in enumerate(zip(ROWS, sums, strict=True))
+    ]
+    assert len({e.address for e in found.values()}) == 1
+    assert "epsilon" not in found
+
+
+def test_kernel_without_modules(tmp_path: Path) -> None:
+    (tmp_path / "vmlinux").write_bytes(fake.elf())
+    with Elf(tmp_path / "vmlinux") as elf:
+        assert read_exports(elf) is None
+
+
+def test_modules_but_nothing_exported(tmp_path: Path) -> None:
+    (tmp_path / "vmlinux").write_bytes(fake.elf(more=[("__ksymtab", 1, b"")]))
+    with Elf(tmp_path / "vmlinux") as elf:
+        found = read_exports(elf)
+    assert found is not None
+    assert len(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [(bytes(36), "unknown kind"), (b"\xff" * 24, "unknown kind"), (b"\1", "unknown kind")],
+)
+def test_damage_is_one_line(tmp_path: Path, table: bytes, said: str) -> None:
+    more = [("__ksymtab", 1, table), ("__ksymtab_strings", 1, b"a\0")]
+    (tmp_path / "vmlinux").write_bytes(fake.elf(more=more))
+    with Elf(tmp_path / "vmlinux") as elf, pytest.raises(ConfigError, match=said):
+        read_exports(elf)
+
+
+def test_entry_without_a_name(tmp_path: Path) -> None:
+    path = exporting(tmp_path)
+    with Elf(path) as elf:
+        section = elf.section("__ksymtab")
+        assert section is not None
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<i", data, section.offset + 16, 1 << 30)
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match="entry 1 has no name"):
+        read(path)
+
+
+def test_export_is_plain_data() -> None:
+    one = Export("a", True, "NS", None, 4)
+    assert Exports(iter([one]))["a"] == one
