@@ -134,12 +134,12 @@ class Dwarf:
             span: Any = self._finder.span(name)
             return span and DebugSectionDescriptor(span, span.name, 0, span.size, 0)
 
-        used = ("info", "abbrev", "str", "addr", "str_offsets", "line_str", "types")
-        # pyelftools wants every section named, also those it is not to read.
-        unused = (
-            *("aranges", "frame", "loc", "ranges", "line", "pubtypes", "pubnames"),
-            *("loclists", "rnglists", "sup"),
+        used = (
+            *("info", "abbrev", "str", "addr", "str_offsets", "line_str", "types"),
+            *("loclists", "rnglists", "ranges", "loc"),
         )
+        # pyelftools wants every section named, also those it is not to read.
+        unused = (*("aranges", "frame", "line", "pubtypes", "pubnames", "sup"),)
         read: Any = DWARFInfo(
             config=DwarfConfig(self._elf.little_endian, self._elf.arch, self._elf.bits // 8),
             **{f"debug_{name}_sec": section(name) for name in used},

@@ -11,14 +11,12 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import compress, count
 
 from ktest_ntcopy.image.elf import Elf, Section
 from ktest_ntcopy.image.typeinfo import TypeInfoError
 
 _WINDOW = 1 << 16  # bytes read ahead
 _CHUNK = 1 << 22  # bytes searched at once
-_FEW = 24  # up to so many patterns are searched one after the other
 
 #: Fixed sizes of forms by their number in the DWARF standard.
 _FIXED = {
@@ -90,30 +88,19 @@ class Span(io.RawIOBase):
         ``tick`` is called for each chunk and may raise.
         """
         width = len(patterns[0])
-        look = _one_by_one if len(patterns) <= _FEW or width != 4 else _together
         for start in range(0, self.size, _CHUNK):
             tick()
             chunk = self.bytes_at(start, _CHUNK + width - 1)
-            for at in sorted(look(chunk, patterns)):
+            for at in sorted(_find(chunk, patterns)):
                 yield start + at
 
 
-def _one_by_one(chunk: bytes, patterns: list[bytes]) -> Iterator[int]:
+def _find(chunk: bytes, patterns: list[bytes]) -> Iterator[int]:
     for pattern in patterns:
         at = chunk.find(pattern)
         while at >= 0:
             yield at
             at = chunk.find(pattern, at + 1)
-
-
-def _together(chunk: bytes, patterns: list[bytes]) -> Iterator[int]:
-    """For four-byte patterns, in a time that does not grow with their number: every word
-    of the chunk is looked up, at each of the four alignments."""
-    wanted = frozenset(struct.unpack("=I", pattern)[0] for pattern in patterns)
-    for shift in range(4):
-        end = len(chunk) - (len(chunk) - shift) % 4
-        words = memoryview(chunk)[shift:end].cast("I")
-        yield from compress(count(shift, 4), map(wanted.__contains__, words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ from ktest_ntcopy.image.typeinfo import TypeInfoError
 
 _BEFORE = 40  # bytes that an entry may have before its name
 _AFTER = 128  # and behind the start of it
-_PLACES = 4096  # strings that may end in the name
+_PLACES = 1 << 16  # strings that may end in the name
+_LONGEST = 256  # bytes of such a string before the name that are compared
+_TRIED = 4  # places of a name that are searched for
 _TABLES = 64  # tables of abbreviations kept
 _STRP, _STRX, _INLINE, _REF4 = 0x0E, 0x1A, 0x08, 0x13
 
@@ -98,19 +100,27 @@ class Finder:
                 yield from self._entries(at, tags, _INLINE, declared)
 
     def _places(self, text: bytes, tick: Callable[[], None]) -> list[int]:
-        """Where the name stands in .debug_str: by itself, else at the ends of others, which
-        the linker lets share their bytes."""
+        """Where the name stands in .debug_str: by itself, or at the end of another.
+
+        The linker lets a string share the end of a longer one.  GNU ld takes, of all that
+        end in it, the one that comes first when they are sorted from their last characters;
+        a few more are tried for the sake of other linkers, which seldom share at all.
+        """
         strings = self.span("str")
         if strings is None:
             return []
         whole: list[int] = [0] if strings.bytes_at(0, len(text) + 1) == text + b"\0" else []
-        shared: list[int] = []
+        shared: list[tuple[bytes, int]] = []
         for at in strings.search([text + b"\0"], tick):
-            if at and strings.bytes_at(at - 1, 1) == b"\0":
+            if not at:
+                continue
+            before = strings.bytes_at(max(0, at - _LONGEST), min(at, _LONGEST))
+            prefix = before[before.rfind(b"\0") + 1 :]
+            if not prefix:
                 whole.append(at)
-            elif at and len(shared) < _PLACES:
-                shared.append(at)
-        return whole or shared
+            elif len(shared) < _PLACES:
+                shared.append((prefix[::-1], at))
+        return whole[:_TRIED] or [at for _, at in sorted(shared)[:_TRIED]]
 
     def _unit_at(self, at: int) -> Unit | None:
         index = bisect_right(self._starts, at) - 1
