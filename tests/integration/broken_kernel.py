@@ -111,6 +111,7 @@ def failures(
     with QemuMachine(spec) as machine:
         machine.boot()
         done = machine.run(Command(argv=(path, *select), timeout=120.0))
+    print(done.text)  # for whoever wants to know why a case did not do what it should
     assert done.end is End.EXITED, done.detail
     document = parse(done.text)
     seen = {p.name: p for p in document.points}
