@@ -37,7 +37,7 @@ from ktest_ntcopy.machine.qemu_command import (
     qemu_arguments,
 )
 from ktest_ntcopy.machine.run import Run
-from ktest_ntcopy.machine.speed import measured_slowdown
+from ktest_ntcopy.machine.speed import Silence, measured_slowdown
 from ktest_ntcopy.paths import cache_root
 
 _LOG = logging.getLogger(__name__)
@@ -350,7 +350,7 @@ class QemuMachine:
         assert hypervisor.qmp is not None
         start = time.monotonic()
         panicked = 0.0
-        before, heard, silent = start, 0.0, 0.0
+        quiet = Silence(silence, start)
         while True:
             for message in hypervisor.pump(0.25):
                 if isinstance(message, channel.Ready):
@@ -368,15 +368,11 @@ class QemuMachine:
                 panicked = panicked or now
                 if now - panicked > _PANIC_GRACE:
                     raise self._boot_failed(hypervisor, "")
-            # Time in which this process did not run says nothing about the guest.
-            last, heard = heard, hypervisor.console.last_time
-            silent = silent + min(now - before, 1.0) if heard == last else 0.0
-            before = now
             symptom = ""
             if now - start > limit:
                 symptom = f"the guest did not report back within {limit:.3g} s"
-            elif silent > silence:
-                symptom = f"the guest printed nothing for {silent:.3g} s"
+            elif quiet.too_long(now, hypervisor.console.last_time):
+                symptom = f"the guest printed nothing for {quiet.seconds:.3g} s"
             if symptom:
                 if limit > _PATIENT and hypervisor.nmi():
                     hypervisor.listen(1.5)
