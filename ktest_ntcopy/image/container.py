@@ -96,6 +96,8 @@ def _bzimage(source: Source, head: bytes) -> Container:
 
 def _zboot(source: Source, head: bytes) -> Container:
     """The EFI program that CONFIG_EFI_ZBOOT makes (vmlinuz.efi)."""
+    if len(head) < 64:
+        raise ConfigError(f"{source.path}: truncated within the EFI header; copy it again")
     start, size = struct.unpack_from("<II", head, 8)
     name = head[24:56].split(b"\0")[0].decode("ascii", "replace")
     # The header's name for a packer is that of the build's tool.

@@ -147,7 +147,7 @@ def _lz4(read: Read, size: int) -> Iterator[bytes]:
 
     if size < 4 or read(0, 4) != LEGACY_LZ4:
         raise EOFError("it ends early")
-    at = 4
+    at, total = 4, 0
     while at + 4 <= size:
         head = read(at, 4)
         at += 4
@@ -155,16 +155,16 @@ def _lz4(read: Read, size: int) -> Iterator[bytes]:
             continue
         (length,) = struct.unpack("<I", head)
         # The kernel's build appends the unpacked size, which is no block.
-        if at + length > size:
-            if at + 4 > size:
-                return
-            raise EOFError("it ends early")
-        if not length:
+        if not length or (total and length == total & 0xFFFFFFFF):
             return
+        if at + length > size:
+            raise EOFError("it ends early")
         try:
-            yield lz4.block.decompress(read(at, length), uncompressed_size=_LZ4_BLOCK)
+            block = lz4.block.decompress(read(at, length), uncompressed_size=_LZ4_BLOCK)
         except lz4.block.LZ4BlockError as err:
             raise ValueError(str(err)) from err
+        yield block
+        total += len(block)
         at += length
 
 
