@@ -315,13 +315,13 @@ class Running:
             return False
         self._prepared = True
         self.book.plan(ids)
-        booting = [i for i in ids if self.naming.needs_machine(i) and not self._stops(i)]
-        in_machine = bool(booting)
+        booting = [i for i in ids if self.naming.needs_machine(i)]
         foreign = any(not self.naming.is_ours(i) for i in ids)
-        programs = foreign or any(self.naming.needs_programs(i) for i in booting)
-        if not in_machine and not foreign:
-            return False
         try:
+            booting = [i for i in booting if not self._stops(i)]
+            if not booting and not foreign:
+                return False
+            programs = foreign or any(self.naming.needs_programs(i) for i in booting)
             if problem := self.options.kernel.boot_problem:
                 raise ConfigError(problem)
             # Read now: a damaged symbol table is to be said before the first test.
@@ -332,12 +332,12 @@ class Running:
             # Made, not booted: a host that can run no machine is found out now.
             self._make_machine(self.session.spec).close()
         except KtestError as err:
-            if in_machine:
+            if booting:
                 hint = "; `-m vmlinux` selects what needs no machine"
                 raise pytest.UsageError(f"{str(err).splitlines()[0]}{hint}") from err
             # Only tests in Python: one that asks for the guest will say it.
             self.programs.fail(err)
-        return in_machine
+        return bool(booting)
 
     def _stops(self, nodeid: str) -> bool:
         """True for a case that needs something this kernel or machine does not have."""

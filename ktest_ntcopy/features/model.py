@@ -17,8 +17,8 @@ from typing import Any
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation as Expectation  # part of the model
 from ktest_ntcopy.features.expect import expectations
-from ktest_ntcopy.features.needs import Need, needs
 from ktest_ntcopy.features.kunit import KunitSuite, kunit_suites
+from ktest_ntcopy.features.needs import Need, needs, transports
 from ktest_ntcopy.features.table import Table
 
 _HERE = Path(__file__).parent
@@ -146,7 +146,7 @@ def _variant(name: str, fields: Any, table: Table) -> Variant:
     entry = table.table(name)
     return Variant(
         name=name,
-        needs=needs(entry),
+        needs=(*transports().get(str(fields.get("via", "")).removeprefix("&"), ()), *needs(entry)),
         fields={str(k): str(v) for k, v in fields.items() if k != "needs"},
     )
 

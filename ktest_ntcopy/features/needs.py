@@ -14,6 +14,9 @@ needs what all that it belongs to need.  An entry is one of
 ``"memory>=N"``          the virtual machine has so much memory, in MiB
 ``"device NAME"``        the virtual machine has this device, named as QEMU does
 
+A variant whose field ``via`` is ``"&NAME"`` also needs what ``transports.toml`` says that
+the transport of that name needs.
+
 A need is for what decides whether a test can *run*.  What a test needs to *prove*
 that a feature works (kprobes, for one) does not belong here: a kernel that shows
 the feature but cannot prove it must fail, and it does so in the guest.
@@ -22,9 +25,14 @@ the feature but cannot prove it must fail, and it does so in the guest.
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
+from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.table import Table
+from ktest_ntcopy.paths import data_root
 
 _C = r"[A-Za-z_]\w*"
 _FORMS = (
@@ -62,6 +70,25 @@ def parse_need(text: str) -> Need:
         if found := form.fullmatch(text):
             return Need(kind, found[1], found[2] or "")
     raise ValueError(f"{text!r} is no need; see ktest_ntcopy/features/needs.py for the forms")
+
+
+@cache
+def transports() -> Mapping[str, tuple[Need, ...]]:
+    """What each transport of the C tests needs, by the name of its object there.
+
+    Raises ConfigError if the file beside the transports is not sound.
+    """
+    path = data_root() / "tools-testing-net/net/transports.toml"
+    try:
+        table = Table(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as err:
+        raise ConfigError(f"{path}: cannot be read: {str(err).splitlines()[0]}") from err
+    found = {}
+    for name, _ in table.items(_C):
+        entry = table.table(name)
+        found[name] = needs(entry)
+        entry.end()
+    return found
 
 
 def needs(table: Table) -> tuple[Need, ...]:

@@ -253,6 +253,10 @@ def _call(image: Image, expectation: Expectation) -> _Answer:
 
     if image.code is None:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
+    source, _ = expectation.ends
+    if expectation.absent and image.symbols and not image.symbols.find(source):
+        # A function that is not there calls nothing, which proves nothing.
+        raise _UnknownError(f"no function {source}: not built, or inlined wherever it is called")
     try:
         path = image.code.path(*expectation.ends, through=expectation.through)
     except CodeError as err:

@@ -22,6 +22,7 @@ from ktest_ntcopy.report.junit import write_junit
 from ktest_ntcopy.results.journal import Journal, read_journal
 from ktest_ntcopy.results.model import Status
 from tests.unit import fake_kernel as fake
+from tests.unit.whole_kernel import whole
 
 pytest_plugins = ["pytester"]
 
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FEATURE = next(f for f in load_features() if f.name == "msg_ntcopy")
 POINTS = FEATURE.programs[0].points()
 A, B, C, D, E, F = POINTS[:6]
+HONOURS = "initial.tcp_prot.ntcopy"
 FILE = "ktest_ntcopy/features/msg_ntcopy.toml"
 WAYS = {"plain": (), "no-xdist": ("-p", "no:xdist"), "xdist": ("-n1",)}
 
@@ -60,7 +62,7 @@ class Lab:
         self._pytester = pytester
         self.folder = pytester.path
         self.kernel = self.folder / "vmlinux"
-        self.kernel.write_bytes(fake.with_feature())
+        self.kernel.write_bytes(whole())
         self.script({})
 
     def script(self, cases: dict[str, str], **more: str) -> None:
@@ -122,7 +124,7 @@ def node(point: str) -> str:
 
 def test_collects_every_case_and_every_trace_in_order(lab: Lab) -> None:
     ids = lab.ids()
-    traces = [f"{FILE}::vmlinux.{e.kind}.{e.name}" for e in FEATURE.expected("6.12", "x86_64")]
+    traces = [f"{FILE}::vmlinux.{e.id}" for e in FEATURE.expected("6.12", "x86_64")]
     mine = [i for i in ids if i.startswith(FILE)]
     assert mine == traces + [node(p) for p in POINTS]
     assert ids == lab.ids("-p", "no:xdist")
@@ -142,12 +144,13 @@ def test_package_in_a_hidden_folder_of_the_project(
 ) -> None:
     """As ``.venv/lib/…/site-packages`` is, which pytest itself does not descend into."""
     site = lab.folder / ".venv/lib/site-packages"
-    shutil.copytree(ROOT / "ktest_ntcopy", site / "ktest_ntcopy")
+    for name in ("ktest_ntcopy", "tools-testing-net"):
+        shutil.copytree(ROOT / name, site / name)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{ROOT}")
     (lab.folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    done = lab.run(apart=True)
+    done = lab.run("-m", "vmlinux", apart=True)
     assert done.code == 0, done.out + done.err
-    assert list(done.journal())[-1] == POINTS[-1]
+    assert f"symbol.{fake.MARKER}" in done.journal()
     assert "journal" in done.out
     assert lab.run(node(A), "-n1").journal() == {A: Status.PASS}
 
@@ -161,7 +164,7 @@ def test_last_failed_runs_again(lab: Lab) -> None:
 
 def test_keyword_and_marker_select(lab: Lab) -> None:
     fixture = A.partition(".")[0]
-    chosen = lab.ids("-k", f"{fixture} and not vmlinux")
+    chosen = lab.ids("-k", f"{fixture} and not vmlinux", "msg_ntcopy")
     assert chosen == [node(p) for p in POINTS if fixture in p]
     traces = lab.ids("-m", "vmlinux and msg_ntcopy")
     assert traces
@@ -197,7 +200,7 @@ def test_guest_fixture_without_kernel_skips_with_the_reason(lab: Lab) -> None:
 
 def test_every_verdict(lab: Lab, way: tuple[str, ...]) -> None:
     lab.script({A: "fail", B: "skip", C: "xfail", D: "xpass", E: "silent", F: "timeout"})
-    done = lab.run("-rA", "-m", "selftest", *way)
+    done = lab.run("-rA", "-m", "selftest", "msg_ntcopy", *way)
     assert done.code == 1, done.out + done.err
     passed = len(POINTS) - 6
     summary = done.out.splitlines()[-1]
@@ -300,7 +303,7 @@ def test_traces_need_no_machine(lab: Lab) -> None:
 
 
 def test_kernel_without_the_feature_skips_its_traces(lab: Lab) -> None:
-    lab.kernel.write_bytes(fake.without_feature())
+    lab.kernel.write_bytes(whole(without=["msg_ntcopy"]))
     done = lab.run("-m", "vmlinux", "-rs")
     assert done.code == 0, done.out
     assert "the kernel is without msg_ntcopy" in done.out
@@ -310,33 +313,40 @@ def test_kernel_without_the_feature_skips_its_traces(lab: Lab) -> None:
 
 
 def test_half_a_feature_fails(lab: Lab, way: tuple[str, ...]) -> None:
-    structs = {"iov_iter": ["count", "nontemporal"], "proto": ["close", "ntcopy"]}
-    symbols = ["copy_to_nontemporal", "_copy_from_iter"]
-    lab.kernel.write_bytes(
-        fake.elf(symbols=symbols, btf_data=fake.btf(structs), config=fake.BOOTABLE)
-    )
-    done = lab.run("-m", "vmlinux", *way)
+    lab.kernel.write_bytes(whole(without=[HONOURS]))
+    done = lab.run("-m", "vmlinux", "msg_ntcopy", *way)
     assert done.code == 1
     verdicts = done.journal()
-    assert verdicts[f"symbol.{fake.MARKER}"] is Status.FAIL
-    assert verdicts["symbol.sock_sendmsg_ntcopy"] is Status.FAIL
+    assert verdicts[HONOURS] is Status.FAIL
+    assert verdicts[f"symbol.{fake.MARKER}"] is Status.PASS
     assert Status.SKIP not in verdicts.values()
 
 
+def test_a_failed_trace_says_all_that_is_known_of_it(lab: Lab) -> None:
+    lab.kernel.write_bytes(whole(without=[HONOURS]))
+    done = lab.run(f"msg_ntcopy::vmlinux.{HONOURS}")
+    wanted = next(e for e in FEATURE.expectations if e.id == HONOURS)
+    origin = f"[msg_ntcopy.toml:{wanted.line}: {wanted.why}]"
+    assert f"expected {wanted}, found tcp_prot.ntcopy = 0 {origin}" in done.out
+
+
 def test_required_feature_must_be_there(lab: Lab) -> None:
-    lab.kernel.write_bytes(fake.without_feature())
+    lab.kernel.write_bytes(whole(without=["msg_ntcopy"]))
     done = lab.run("--ktest-require=msg_ntcopy", "msg_ntcopy")
     assert done.code == 1
-    assert done.journal()[f"symbol.{fake.MARKER}"] is Status.FAIL
-    assert "is missing" in done.out
-    assert any(x.endswith(f"{A} msg_ntcopy") for x in done.log())
+    journal = done.journal()
+    assert journal[f"symbol.{fake.MARKER}"] is Status.FAIL
+    assert journal[A] is Status.FAIL
+    assert f"expected symbol {fake.MARKER}, found nothing of that name" in done.out
+    assert "msg_ntcopy is required, but the kernel is without msg_ntcopy" in done.out
+    assert done.log() == []  # no machine can change that
     assert "--ktest-require=msg_ntcopy" in done.out
 
 
 def test_features_can_be_required_by_the_environment(
     lab: Lab, way: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.kernel.write_bytes(fake.without_feature())
+    lab.kernel.write_bytes(whole(without=["msg_ntcopy"]))
     monkeypatch.setenv("KTEST_REQUIRE", "msg_ntcopy")
     done = lab.run("-m", "vmlinux", *way)
     assert done.code == 1
@@ -350,14 +360,16 @@ def test_features_can_be_required_by_the_environment(
 
 def test_tests_are_told_what_vmlinux_shows(lab: Lab) -> None:
     done = lab.run(node(A))
-    assert any(x.endswith(f"{A} msg_ntcopy") for x in done.log())
-    lab.kernel.write_bytes(fake.without_feature())
+    shown = ",".join(sorted(f.name for f in load_features()))
+    assert any(x.endswith(f"{A} {shown}") for x in done.log())
+    # A kernel that cannot be looked into: the test finds out for itself.
+    lab.kernel.write_bytes(fake.elf(symbols=[]))
     (lab.folder / "log").unlink()
     assert any(x.endswith(f"{A} -") for x in lab.run(node(A)).log())
 
 
 def test_required_feature_that_cannot_be_looked_for_is_an_error(lab: Lab) -> None:
-    lab.kernel.write_bytes(fake.with_feature(members=False))
+    lab.kernel.write_bytes(fake.elf(symbols=[fake.MARKER], config=fake.BOOTABLE))
     done = lab.run("-m", "vmlinux")
     assert done.code == 1
     journal = done.journal()
@@ -486,7 +498,7 @@ def test_full_disk_is_said_and_fails_the_run(lab: Lab, args: tuple[str, ...]) ->
     (lab.folder / "test_own.py").write_text("def test_own(): pass\n")
     words = ["-m", "pytest", "-p", "tests.unit.fake_machine", "-p", "no:cacheprovider"]
     words += ["-p", "no:hypothesispytest", "--kernel=vmlinux", "--junitxml=out.xml", *args]
-    limit = 60_000  # bytes a file may have: the plan fits, the results do not
+    limit = 100_000  # bytes a file may have: the plan fits, the results do not
     done = subprocess.run(
         ["prlimit", f"--fsize={limit}", sys.executable, *words, "msg_ntcopy", "test_own.py"],
         cwd=lab.folder,
@@ -622,9 +634,9 @@ def test_kernel_that_cannot_boot_here(lab: Lab, way: tuple[str, ...]) -> None:
 
 
 def test_damaged_symbols_are_said_before_any_test(lab: Lab) -> None:
-    whole = lab.kernel.read_bytes()
+    image = fake.elf(symbols=["one"], config=fake.BOOTABLE)
     entry = (24).to_bytes(8, "little")  # ends the symbol table's section header
-    lab.kernel.write_bytes(whole.replace(entry, (25).to_bytes(8, "little")))
+    lab.kernel.write_bytes(image.replace(entry, (25).to_bytes(8, "little")))
     done = lab.run()
     assert done.code == 4
     assert "entries of 25 bytes" in done.err
