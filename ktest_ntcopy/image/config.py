@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -41,6 +40,8 @@ class KernelConfig:
     @cached_property
     def sha256(self) -> str:
         """Hash of the options that are set; comments and order do not matter."""
+        import hashlib
+
         lines = "".join(f"{k}={v}\n" for k, v in sorted(self.values.items()))
         return hashlib.sha256(lines.encode()).hexdigest()
 

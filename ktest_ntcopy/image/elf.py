@@ -19,7 +19,6 @@ from types import TracebackType
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.container import KERNEL_LIMIT, open_source
-from ktest_ntcopy.image.flat import flat_sections
 from ktest_ntcopy.image.reader import occurrences
 from ktest_ntcopy.image.unpack import UnpackError, pieces
 
@@ -162,6 +161,8 @@ class Elf:
         self._by_name = {s.name: s for s in reversed(self.sections)}
 
     def _open_flat(self, head: bytes) -> None:
+        from ktest_ntcopy.image.flat import flat_sections
+
         self.bits = 64
         self.kind = "ET_EXEC"
         machine = 183 if head[0x38:0x3C] == b"ARM\x64" else 243

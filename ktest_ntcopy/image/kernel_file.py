@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -195,6 +194,8 @@ def _release(elf: Elf) -> str:
 
 
 def _fingerprint(path: Path) -> str:
+    import hashlib
+
     facts = path.stat()
     file = FileSource(path)
     try:

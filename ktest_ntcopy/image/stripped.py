@@ -52,16 +52,17 @@ def _packed(named: list[Named]) -> SymbolTable:
     """The same symbols as an ELF symbol table, with sizes up to the next address."""
     layout = struct.Struct("<IBBHQQ")
     rows: list[bytes] = []
-    strings = ["\0"]
+    places: dict[str, int] = {}  # of the names, each once, as linkers do it
     at, end, following = 1, 0, 0
     for symbol in reversed(named):
         if symbol.address != following:
             end, following = following, symbol.address
         info = (symbol.letter.isupper() << 4) | _LETTER_TYPES.get(symbol.letter.lower(), 0)
         size = end - symbol.address if end > symbol.address else 0
-        rows.append(layout.pack(at, info, 0, 1, symbol.address, size))
-        strings.append(symbol.name)
-        at += len(symbol.name) + 1
-    text = strings[0] + "\0".join(strings[1:]) + "\0"
+        place = places.setdefault(symbol.name, at)
+        if place == at:
+            at += len(symbol.name) + 1
+        rows.append(layout.pack(place, info, 0, 1, symbol.address, size))
     rows.reverse()
-    return SymbolTable(b"".join(rows), text.encode("latin-1"), order="<", source="kallsyms")
+    text = "\0".join(["", *places, ""])
+    return SymbolTable(b"".join(rows), text.encode("latin-1"), source="kallsyms")

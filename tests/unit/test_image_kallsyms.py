@@ -104,6 +104,18 @@ def test_stripped_vmlinux(tmp_path: Path) -> None:
     assert [s.name for s in table.find("do_something_5")] == ["do_something_5.isra.5"]
 
 
+def test_names_that_occur_twice(tmp_path: Path) -> None:
+    wanted = [*symbols(400), ("t", "_text", 0xFFFFFFFF82000000), ("t", "z", 0xFFFFFFFF82000040)]
+    (tmp_path / "vmlinux").write_bytes(fake.elf(rodata=tables(wanted, Layout())[0]))
+    table = load_symbols(tmp_path / "vmlinux")
+    assert table is not None
+    assert [(s.address & 0xFFFFFFFF, s.size) for s in table.twins("_text")] == [
+        (0x81000000, 16),
+        (0x82000000, 0x40),
+    ]
+    assert table["z"].size == 0  # nothing follows
+
+
 def test_symbol_table_comes_before_kallsyms(tmp_path: Path) -> None:
     data = fake.elf(symbols=["tcp_sendmsg"], rodata=tables(symbols(500), Layout())[0])
     (tmp_path / "vmlinux").write_bytes(data)
