@@ -14,9 +14,9 @@ def looks(silence: Silence, *, start: float, seconds: float, heard: float) -> li
 
 def test_silence_is_counted_from_the_last_line() -> None:
     silence = Silence(5.0, 100.0)
-    assert looks(silence, start=100.0, seconds=4, heard=100.0) == []
-    assert looks(silence, start=104.0, seconds=5, heard=104.0) == []
-    assert looks(silence, start=109.25, seconds=2, heard=104.0)[0] == 109.25
+    assert looks(silence, start=100.0, seconds=0.25, heard=100.0) == []
+    assert looks(silence, start=100.5, seconds=5, heard=100.5) == []
+    assert looks(silence, start=105.75, seconds=1, heard=100.5)[0] == 105.75
     assert silence.seconds > 5.0
 
 
