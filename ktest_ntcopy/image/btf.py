@@ -59,7 +59,8 @@ class Btf:
         number = next(self.data.named(name, *COMPOUND), None)
         if number is None:
             return ()
-        return tuple(self._member(f, at) for f, at in self._fields(number, 0, Budget()))
+        budget = Budget()
+        return tuple(self._member(f, at, budget) for f, at in self._fields(number, 0, budget))
 
     def member(self, path: str) -> Member | None:
         """``struct.member``, or ``struct.member.member`` through embedded structs."""
@@ -81,11 +82,11 @@ class Btf:
                     break
             else:
                 return None
-        return self._member(found, base) if found else None
+        return self._member(found, base, budget) if found else None
 
-    def _member(self, field: Field, at: int) -> Member:
+    def _member(self, field: Field, at: int, budget: Budget) -> Member:
         size = field.bits or 8 * size_of(self.data, field.type, self.pointer_size)
-        return Member(field.name, spell(self.data, field.type), at, size)
+        return Member(field.name, spell(self.data, field.type, budget=budget), at, size)
 
     def _fields(
         self, number: int, base: int, budget: Budget, depth: int = 0

@@ -21,7 +21,8 @@ from ktest_ntcopy.image.typeinfo import TypeInfoError
 MAGIC = 0xEB9F
 DEPTH = 64  #: longest chain of typedefs, qualifiers and arrays followed; real ones are below ten
 _REPEATS = 64  # places of one name in the strings; a writer stores each once, a module again
-_BUDGET = 200_000  # steps of one question; the largest struct of a kernel takes some thousand
+_BUDGET = 20_000  # steps of one question; the largest struct of a kernel takes some thousand
+_LONGEST = 1024  # bytes of a name; the kernel itself takes half of that
 
 
 class Kind(IntEnum):
@@ -139,7 +140,10 @@ class BtfData:
             types = words.tobytes()
         first = 0
         self.starts = array("I", [0])  # in words; number 0 is void and has none
-        if base is not None:
+        if base is None:
+            if text[:1] != b"\0":
+                raise BtfError("this continues the BTF of another file, which was not given")
+        else:
             first = len(base.raw) // 4
             self.starts = base.starts[:]
             types, text = base.raw + types, base.text + text
@@ -190,6 +194,8 @@ class BtfData:
         end = self.text.find(b"\0", at)
         if end < 0 or at > len(self.text):
             raise BtfError(f"string {at} is not in the table")
+        if end - at > _LONGEST:
+            raise BtfError(f"string {at} is {end - at} bytes long")
         try:
             text = self.text[at:end].decode("ascii")
         except UnicodeDecodeError:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -13,11 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ktest_ntcopy.features.model import Expectation, load_features
-from ktest_ntcopy.image.btf import Btf, BtfError, Kind
 from ktest_ntcopy.image.config import DamagedConfig, parse_config, unpack_ikconfig
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
@@ -27,7 +22,6 @@ from ktest_ntcopy.image.presence import feature_present
 from ktest_ntcopy.image.symbols import SymbolTable, load_symbols, stem
 from tests.unit import fake_kernel as fake
 
-HOST_BTF = Path("/sys/kernel/btf/vmlinux")
 FEATURE = next(f for f in load_features() if f.name == "msg_ntcopy")
 
 
@@ -117,153 +111,6 @@ def test_large_table_is_read_fast() -> None:
     assert table["symbol_number_99999"].size == 16
     # A pass through pyelftools takes two seconds and more.
     assert time.process_time() - start < 0.5
-
-
-# BTF
-
-
-def test_btf_members_and_enumerators() -> None:
-    for order in "<>":
-        types = Btf(fake.btf({"outer": ["first", "second"]}, {"ONE": 1, "NEGATIVE": -5}, order))
-        second = types.member("outer.second")
-        assert second is not None
-        assert (second.offset, second.size, second.type) == (4, 4, "unsigned int")
-        assert types.struct_size("outer") == 8
-        assert types.member("outer.third") is None
-        assert types.member("none.first") is None
-        assert types.member("outer.first.deeper") is None
-        assert types.enumerators == {"ONE": 1, "NEGATIVE": -5}
-
-
-class Maker:
-    """Writes BTF type by type."""
-
-    def __init__(self) -> None:
-        self.text = fake.Strings()
-        self.types = b""
-        self.count = 0
-
-    def add(
-        self,
-        kind: Kind,
-        name: str = "",
-        *,
-        vlen: int = 0,
-        flag: int = 0,
-        last: int = 0,
-        more: bytes = b"",
-    ) -> int:
-        info = flag << 31 | kind << 24 | vlen
-        self.types += struct.pack("<III", self.text.add(name), info, last) + more
-        self.count += 1
-        return self.count
-
-    def member(self, name: str, kind: int, offset: int) -> bytes:
-        return struct.pack("<III", self.text.add(name), kind, offset)
-
-    def btf(self) -> Btf:
-        head = struct.pack(
-            "<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(self.types), len(self.types), len(self.text.data)
-        )
-        return Btf(head + self.types + self.text.data)
-
-
-def test_btf_walks_over_every_kind() -> None:
-    make = Maker()
-    integer = make.add(Kind.INT, "int", last=4, more=struct.pack("<I", 32))
-    pointer = make.add(Kind.PTR, last=integer)
-    array = make.add(Kind.ARRAY, more=struct.pack("<III", integer, integer, 3))
-    inner = make.add(Kind.UNION, vlen=1, last=8, more=make.member("inside", pointer, 0))
-    constant = make.add(Kind.CONST, last=array)
-    typedef = make.add(Kind.TYPEDEF, "alias", last=constant)
-    make.add(Kind.VOLATILE, last=integer)
-    make.add(Kind.RESTRICT, last=pointer)
-    make.add(Kind.FWD, "later")
-    proto = make.add(Kind.FUNC_PROTO, vlen=2, last=integer, more=b"\0" * 16)
-    make.add(Kind.FUNC, "call", last=proto)
-    make.add(Kind.VAR, "variable", last=integer, more=b"\0" * 4)
-    make.add(Kind.DATASEC, ".data", vlen=1, last=4, more=b"\0" * 12)
-    make.add(Kind.FLOAT, "double", last=8)
-    make.add(Kind.DECL_TAG, "tag", last=integer, more=b"\0" * 4)
-    tagged = make.add(Kind.TYPE_TAG, "user", last=pointer)
-    make.add(Kind.ENUM, vlen=1, last=4, more=struct.pack("<II", make.text.add("UNSIGNED"), 1 << 31))
-    make.add(
-        Kind.ENUM64,
-        vlen=1,
-        flag=1,
-        last=8,
-        more=struct.pack("<III", make.text.add("WIDE"), 0, 1 << 31),
-    )
-    members = b"".join(
-        (
-            make.member("", inner, 64),
-            make.member("list", typedef, 128),
-            make.member("bits", integer, 3 << 24 | 225),
-            make.member("where", tagged, 256),
-        )
-    )
-    make.add(Kind.STRUCT, "last", vlen=4, flag=1, last=40, more=members)
-    types = make.btf()
-    assert len(types) == make.count + 1
-    found = {m.name: (m.type, m.bit_offset, m.bit_size) for m in types.members("last")}
-    assert found == {
-        "inside": ("int *", 64, 64),
-        "list": ("alias", 128, 96),
-        "bits": ("int", 225, 3),
-        "where": ("int *", 256, 64),
-    }
-    assert types.enumerators == {"UNSIGNED": 1 << 31, "WIDE": -(1 << 63)}
-
-
-def test_btf_that_refers_to_itself_ends() -> None:
-    make = Maker()
-    make.add(Kind.TYPEDEF, "loop", last=1)
-    make.add(Kind.STRUCT, "outer", vlen=1, last=4, more=make.member("x", 1, 0))
-    with pytest.raises(BtfError):
-        make.btf().member("outer.x")
-
-
-@given(st.binary(max_size=200))
-def test_btf_of_noise(data: bytes) -> None:
-    with pytest.raises(BtfError):
-        Btf(data)
-
-
-@given(st.data())
-def test_btf_with_damage_raises_nothing_else(data: st.DataObject) -> None:
-    raw = bytearray(fake.btf({"outer": ["first", "second"]}, {"ONE": 1}))
-    for _ in range(data.draw(st.integers(1, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        types = Btf(bytes(raw))
-        types.member("outer.first")
-        types.struct_size("outer")
-        assert types.enumerators is not None
-    except BtfError:
-        pass
-
-
-@pytest.mark.skipif(not HOST_BTF.exists(), reason="this host's kernel has no BTF")
-@pytest.mark.skipif(shutil.which("pahole") is None, reason="pahole is not installed")
-@pytest.mark.parametrize("name", ["iov_iter", "sock", "sk_buff", "msghdr", "proto"])
-def test_btf_agrees_with_pahole(name: str) -> None:
-    types = Btf(HOST_BTF.read_bytes())
-    said = subprocess.run(
-        ["pahole", "-F", "btf", "-C", name, str(HOST_BTF)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    # Plain members of the struct itself: "<tab>type name;   /*  offset  size */".
-    shown = re.findall(
-        r"^\t[A-Za-z][\w ]*[ *](\w+)(?:\[\d+\])?;\s+/\*\s+(\d+)\s+(\d+) \*/$",
-        said,
-        re.MULTILINE,
-    )
-    assert shown
-    mine = {m.name: m for m in types.members(name)}
-    for member, offset, size in shown:
-        assert (mine[member].offset, mine[member].size) == (int(offset), int(size)), member
 
 
 # Configuration
