@@ -48,8 +48,9 @@ def declaration(data: BtfData, name: str, pointer_size: int) -> str:
     numbers = list(data.named(bare, *kinds))
     if not tag:
         numbers += [number for number, _ in data.elements_named(bare, *ENUMS)]
-    if not numbers and Kind.ENUM not in kinds:
-        numbers = list(data.named(bare, Kind.FWD))
+    if not numbers and tag != "enum":
+        ahead = map(data.type, data.named(bare, Kind.FWD))
+        numbers = [found.number for found in ahead if not tag or found.flag == (tag == "union")]
     shown = (_Show(data, pointer_size, budget).top(number) for number in dict.fromkeys(numbers))
     return "\n\n".join(dict.fromkeys(shown))
 
