@@ -15,6 +15,7 @@ from ktest_ntcopy.errors import KtestError
 from ktest_ntcopy.features.kunit import KunitSuite
 from ktest_ntcopy.features.model import Case, Expectation, Feature, Program, load_feature
 from ktest_ntcopy.features.needs import Need
+from ktest_ntcopy.image.expectations import void
 from ktest_ntcopy.naming import case_name, expectation_name, kunit_cases, kunit_name
 from ktest_ntcopy.results.model import Result, Status
 from ktest_ntcopy.running import Running, running
@@ -31,8 +32,9 @@ class FeatureFile(pytest.File):
         feature = load_feature(self.path)
         run = running(self.config)
         lines = _Lines(self.path)
-        kernel = run.options.kernel
-        for expectation in feature.expected(kernel.version, kernel.arch):
+        for expectation in feature.expectations:
+            if void(run.image, expectation):
+                continue  # the summary names it
             yield ExpectationItem.from_parent(
                 self,
                 name=expectation_name(expectation),

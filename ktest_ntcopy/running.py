@@ -22,7 +22,7 @@ import pytest
 from ktest_ntcopy.book import Book
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import Expectation, Feature, load_features
-from ktest_ntcopy.image.expectations import Found, check
+from ktest_ntcopy.image.expectations import Found, check, void
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import feature_present
@@ -404,8 +404,18 @@ class Running:
         self.programs.close()
         self.book.close()
 
+    def _void(self) -> list[Expectation]:
+        return [e for f in load_features() for e in f.expectations if void(self.image, e)]
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if lines := self.book.summary():
+        lines = [*self.book.summary()]
+        if names := [e.id for e in self._void()]:
+            left_out = "1 expectation does" if len(names) == 1 else f"{len(names)} expectations do"
+            lines.append(
+                f"{left_out} not apply to this kernel, `ktest-ntcopy check` says why: "
+                f"{', '.join(names)}"
+            )
+        if lines:
             terminalreporter.section("kernel tests")
             for line in lines:
                 terminalreporter.write_line(line)

@@ -71,11 +71,8 @@ _Answer = str | _Miss
 
 def check(image: Image, expectation: Expectation) -> Finding:
     """Hold one expectation against a kernel.  Raises ConfigError for a damaged file."""
-    kernel = image.kernel
-    outside = expectation.outside(kernel.version, kernel.arch)
-    unmet, unsure = _needs(image, expectation)
-    if outside or unmet:
-        return _finding(expectation, Found.NOT_APPLICABLE, outside or unmet)
+    if reason := void(image, expectation):
+        return _finding(expectation, Found.NOT_APPLICABLE, reason)
     try:
         answer = _ASK[expectation.kind](image, expectation)
     except TypeInfoError as err:
@@ -88,7 +85,8 @@ def check(image: Image, expectation: Expectation) -> Finding:
         return _finding(expectation, Found.FOUND, f"no {expectation.kind} {expectation.name}")
     if isinstance(answer, str):
         return _finding(expectation, Found.FOUND, answer)
-    if unsure:
+    if expectation.needs and image.kernel.config is None:
+        unsure = f"but whether {' and '.join(expectation.needs)} is set is not known"
         return _finding(expectation, Found.UNKNOWN, f"{answer.detail}, {unsure}")
     return _finding(expectation, Found.MISSING, answer.detail, answer.nearest)
 
@@ -99,16 +97,16 @@ def _finding(
     return Finding(expectation=expectation, found=found, detail=detail, nearest=alike)
 
 
-def _needs(image: Image, expectation: Expectation) -> tuple[str, str]:
-    """Why the configuration makes it void, and why that cannot be told."""
-    config = image.kernel.config
-    for option in expectation.needs:
-        if config is None:
-            return "", f"but whether {option} is set is not known"
-        if config[option] != "y":
+def void(image: Image, expectation: Expectation) -> str:
+    """Why an expectation does not hold for such a kernel; empty if it does, or may."""
+    kernel, config = image.kernel, image.kernel.config
+    if reason := expectation.outside(kernel.version, kernel.arch):
+        return reason
+    for option in expectation.needs if config else ():
+        if config and config[option] != "y":
             state = "a module" if config[option] == "m" else "not set"
-            return f"{option} is {state} ({config.source})", ""
-    return "", ""
+            return f"{option} is {state} ({config.source})"
+    return ""
 
 
 def _types(image: Image) -> TypeInfo:

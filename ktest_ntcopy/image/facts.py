@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf
 from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.typeinfo import TypeInfoError
 
 if TYPE_CHECKING:
     from ktest_ntcopy.image.code import CodePaths
@@ -55,9 +56,12 @@ class Image:
         if types := read_btf(self._elf):
             return types
         if self._dwarf:
-            from ktest_ntcopy.image.dwarf import read_dwarf
+            from ktest_ntcopy.image.dwarf import load_dwarf
 
-            return read_dwarf(self._elf)
+            try:
+                return load_dwarf(self._elf)
+            except TypeInfoError as err:
+                raise self.damaged(f"damaged debug information: {err}") from err
         return None
 
     @cached_property

@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ktest_ntcopy.features.expect import Expectation
 from ktest_ntcopy.features.model import Feature, load_features
@@ -21,6 +22,8 @@ _START = 64 + 2 * 56  # where the first section's bytes lie, as fake_kernel puts
 _INT, _PTR, _STRUCT, _TYPEDEF, _FUNC, _PROTO, _ENUM = 1, 2, 4, 8, 12, 13, 6
 _SIZES = {"bool": 1, "char": 1, "int": 4, "unsigned int": 4, "long": 8, "unsigned long": 8}
 _SIZES |= {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "size_t": 8, "__u8": 1}
+_SIZES |= {"netdev_features_t": 8}
+_OF_SIZE = {1: "u8", 2: "u16", 8: "u64"}
 _WORDS = ("bool", "char", "int", "unsigned int", "long", "unsigned long")
 
 
@@ -125,6 +128,7 @@ class Plan:
     signatures: list[str] = field(default_factory=list)
     enumerators: dict[str, int] = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=lambda: dict(fake.BOOTABLE))
+    exports: dict[str, tuple[bool, str]] = field(default_factory=dict)  #: GPL only, namespace
     #: variable -> struct, and member path -> number or name of a function
     variables: dict[str, tuple[str, dict[str, int | str]]] = field(default_factory=dict)
 
@@ -146,11 +150,14 @@ class Plan:
                     self.objects.append(one.name)
                 else:
                     self.calls.setdefault(one.name, [])
+            case "export" if not one.absent:
+                self.exports[one.name] = bool(one.gpl), one.namespace or ""
+                self.calls.setdefault(one.name, [])
             case "member" if not one.absent:
                 outer, _, way = one.name.partition(".")
                 here, last = self.struct_of(outer, way)
                 # Type tags matter to nobody here; arrays become what they hold.
-                text = one.type.split("[")[0].strip() or "unsigned int"
+                text = one.type.split("[")[0].strip() or _OF_SIZE.get(one.size or 4, "u32")
                 here.members[last] = text, one.offset, one.size
             case "struct" if not one.absent:
                 self.structs.setdefault(one.name, _Struct()).size = one.size
@@ -164,7 +171,7 @@ class Plan:
             case "call":
                 source, target = one.ends
                 chain = [source, *one.through, target]
-                for caller, callee in zip(chain, chain[1:], strict=False):
+                for caller, callee in pairwise(chain):
                     self.calls.setdefault(caller, [])
                     if not one.absent:
                         self.calls.setdefault(callee, [])
@@ -198,6 +205,34 @@ def _code(calls: Mapping[str, list[str]], base: int) -> tuple[bytes, dict[str, t
         body += b"\xc3"
         text += body + b"\xcc" * (-len(body) % 16)
     return text, places
+
+
+def _exports(
+    exports: Mapping[str, tuple[bool, str]], functions: Mapping[str, tuple[int, int]], base: int
+) -> list[tuple[str, bytes]]:
+    """Tables of exports, which begin at ``base``, and their strings."""
+    count = {gpl: sum(e[0] is gpl for e in exports.values()) for gpl in (False, True)}
+    starts = {False: base, True: base + _aligned(12 * count[False])}
+    strings_at = starts[True] + _aligned(12 * count[True])
+    strings = fake.Strings()
+    tables = {False: b"", True: b""}
+    for name, (gpl, space) in exports.items():
+        for target in (
+            functions[name][0],
+            strings_at + strings.add(name),
+            strings_at + strings.add(space),
+        ):
+            place = starts[gpl] + len(tables[gpl])
+            tables[gpl] += struct.pack("<i", target - place)
+    return [
+        ("__ksymtab", tables[False]),
+        ("__ksymtab_gpl", tables[True]),
+        ("__ksymtab_strings", strings.data),
+    ]
+
+
+def _aligned(size: int) -> int:
+    return (size + 7) // 8 * 8
 
 
 def build(plan: Plan, *, release: str = "6.12.117-test") -> bytes:
@@ -235,14 +270,16 @@ def build(plan: Plan, *, release: str = "6.12.117-test") -> bytes:
     rodata = b"junk\0" + f"Linux version {release} (user@host) (gcc) #1 SMP\n\0".encode()
     rodata += fake.ikconfig(plan.config)
     notes = fake.note(b"GNU", 3, b"\x12" * 20) + fake.note(b"Xen", 18, b"\0" * 4)
+    exported = _exports(plan.exports, functions, data_at + _aligned(len(data)))
     sections = [
         ("", 0, b"", 0, 0),
         (".text", 1, text, 0, 0),
         (".data", 1, data, 0, 0),
+        *((name, 1, table, 0, 0) for name, table in exported),
         (".rodata", 1, rodata, 0, 0),
         (".notes", 7, notes, 0, 0),
         (".BTF", 1, types.data(), 0, 0),
-        (".symtab", 2, table, 7, 24),
+        (".symtab", 2, table, 7 + len(exported), 24),
         (".strtab", 3, names.data, 0, 0),
     ]
     return fake._assemble(sections, fake.X86_64, fake.EXEC, 64, "<")
@@ -258,7 +295,8 @@ def whole(
     """A kernel that meets all expectations of the features, by default the shipped ones.
 
     ``without`` are ids of expectations that it does not meet, as far as others do not make
-    it meet them, and names of features that it does not have; ``config`` is added to the configuration and ``unset`` taken from it.
+    it meet them, and names of features that it does not have; ``config`` is added to the
+    configuration and ``unset`` taken from it.
     """
     plan = Plan()
     missing = set(without)
