@@ -13,8 +13,9 @@ from ktest_ntcopy.kernel.process import Notify, locked
 from ktest_ntcopy.kernel.tree import Tree, recognise
 from ktest_ntcopy.mutants import trial
 from ktest_ntcopy.mutants.mutant import Mutant
-from ktest_ntcopy.mutants.trial import Outcome
+from ktest_ntcopy.mutants.trial import Outcome, Trial
 from ktest_ntcopy.mutants.workshop import Workshop, apply, open_workshop
+from ktest_ntcopy.results.model import Cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ def _sound(shop: Workshop, features: Iterable[str]) -> None:
     for feature in features:
         shop.notify(f"{feature}: the tests on the sound kernel")
         seen = trial.run(kernel, shop.original.path, feature, shop.out / "trial.log")
-        if seen.failed or not seen.cases:
+        if seen.failed or not seen.complete:
             worst = f": {seen.failed[0].case}: {seen.failed[0].message}" if seen.failed else ""
             raise KtestError(
                 f"{feature}: {len(seen.failed)} of {len(seen.cases)} cases fail on the sound "
@@ -50,11 +51,15 @@ def _sound(shop: Workshop, features: Iterable[str]) -> None:
 
 def _try(shop: Workshop, mutant: Mutant) -> Row:
     start = time.monotonic()
+
+    def caught(seen: Trial) -> bool:
+        return seen.verdict(mutant.names)[0] is Outcome.CAUGHT
+
     try:
         with shop.broken(mutant):
             kernel = shop.build(f"building {mutant.name}")
             log = shop.out / "trial.log"
-            seen = trial.run(kernel, shop.original.path, mutant.feature, log)
+            seen = trial.run(kernel, shop.original.path, mutant.feature, log, caught)
     except BuildError as err:
         return Row(
             name=mutant.name,
@@ -70,7 +75,7 @@ def _try(shop: Workshop, mutant: Mutant) -> Row:
         outcome=outcome,
         first=first,
         failed=len(seen.failed),
-        ran=len(seen.cases),
+        ran=sum(c.cause is not Cause.NOT_RUN for c in seen.cases),
         seconds=time.monotonic() - start,
     )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,9 @@ from ktest_ntcopy.results.model import Cause, Result
 
 #: Seconds after which a run of one feature's tests has lost its way.
 LIMIT = 900.0
+_LOOK = 1.0  # seconds between two looks into the journal
 #: These say that no test could look at the kernel, so they catch nothing.
-_BLIND = (Cause.BOOT, Cause.NOT_RUN, Cause.WORKER, Cause.OTHER)
+_BLIND = (Cause.BOOT, Cause.WORKER, Cause.OTHER)
 
 
 class Outcome(enum.StrEnum):
@@ -40,8 +43,13 @@ class Trial:
 
     @property
     def failed(self) -> tuple[Result, ...]:
-        """Cases that make the run fail, in planned order."""
-        return tuple(c for c in self.cases if not c.status.ok)
+        """Cases that make the run fail, in planned order; those that never ran do not count."""
+        return tuple(c for c in self.cases if not c.status.ok and c.cause is not Cause.NOT_RUN)
+
+    @property
+    def complete(self) -> bool:
+        """True if every planned case has a verdict."""
+        return bool(self.cases) and all(c.cause is not Cause.NOT_RUN for c in self.cases)
 
     @property
     def blind(self) -> bool:
@@ -58,34 +66,70 @@ class Trial:
             return Outcome.UNTRIED, self.failed[0].message
         if seen:
             return Outcome.MISSED, seen[0].case
-        if any(c.status.ok for c in self.cases):
-            return Outcome.SURVIVED, ""
-        return Outcome.UNTRIED, "no test ran"
+        if not self.complete:
+            return Outcome.UNTRIED, "the run broke off before a test failed"
+        return Outcome.SURVIVED, ""
 
 
-def run(kernel: Path, tree: Path, feature: str, log: Path) -> Trial:
+def run(
+    kernel: Path,
+    tree: Path,
+    feature: str,
+    log: Path,
+    enough: Callable[[Trial], bool] = lambda _: False,
+) -> Trial:
     """Run a feature's tests on a kernel, nothing skipped for want of the feature.
 
-    Raises KtestError if there is no journal to read.
+    Stops as soon as what is known by then is ``enough``: a broken kernel may let every
+    further test wait for its time limit.  Raises KtestError if there is nothing to read.
     """
     with tempfile.TemporaryDirectory(prefix="ktest-trial-") as name:
         journal = Path(name) / "journal.ndjson"
         argv = [sys.executable, "-m", "pytest", f"--kernel={kernel}", f"--ktest-tree={tree}"]
         argv += ["-q", "-n", "auto", "-m", f"{feature} and not vmlinux", "-p", "no:cacheprovider"]
         argv += [f"--ktest-require={feature}", f"--ktest-journal={journal}"]
-        # After a time-out, what is journalled until then is what there is.
-        with log.open("wb") as sink, contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
+        with (
+            log.open("wb") as sink,
+            subprocess.Popen(
                 argv,
                 cwd=name,
                 env=clean_env(),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                timeout=LIMIT,
-                check=False,
-            )
+            ) as tests,
+        ):
+            try:
+                _wait(tests, lambda: enough(_so_far(journal)))
+            finally:
+                _end(tests)
         if not journal.exists():
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise KtestError(f"pytest ran no test: {said[-1] if said else 'no output'}; see {log}")
-        return Trial(read_journal(journal).cases())
+        return _so_far(journal)
+
+
+def _so_far(journal: Path) -> Trial:
+    return Trial(read_journal(journal).cases() if journal.exists() else ())
+
+
+def _wait(tests: subprocess.Popen[bytes], enough: Callable[[], bool]) -> None:
+    """Until the tests are through, or enough is known, or they have lost their way."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        try:
+            tests.wait(timeout=_LOOK)
+        except subprocess.TimeoutExpired:
+            if not enough():
+                continue
+        return
+
+
+def _end(tests: subprocess.Popen[bytes]) -> None:
+    """Let pytest end its machines; what it has journalled stays."""
+    for one, patience in ((signal.SIGINT, 20.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        if tests.poll() is not None:
+            return
+        tests.send_signal(one)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            tests.wait(timeout=patience)

@@ -176,7 +176,12 @@ BOOT = (Status.ERROR, Cause.BOOT)
         ([_result("a", *FAIL), _result("named", *BOOT)], Outcome.MISSED, "a"),
         ([_result("named", Status.ERROR, Cause.PANIC)], Outcome.CAUGHT, "named"),
         ([_result("named", Status.FAIL, Cause.SPLAT)], Outcome.CAUGHT, "named"),
-        ([], Outcome.UNTRIED, "no test ran"),
+        ([], Outcome.UNTRIED, "the run broke off before a test failed"),
+        (
+            [_result("a", Status.PASS), _result("named", Status.ERROR, Cause.NOT_RUN)],
+            Outcome.UNTRIED,
+            "the run broke off before a test failed",
+        ),
     ],
 )
 def test_only_a_test_that_names_the_property_catches_it(
