@@ -13,8 +13,9 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
+from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation
-from ktest_ntcopy.features.model import Feature
+from ktest_ntcopy.features.model import Feature, load_features
 from ktest_ntcopy.features.needs import Need
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
@@ -62,7 +63,7 @@ class Obstacle:
     @property
     def feature(self) -> bool:
         """True if it is the feature itself that is missing."""
-        return self.need.kind == "feature"
+        return self.need.kind == "feature" and not self.need.name
 
 
 class Preflight:
@@ -80,12 +81,21 @@ class Preflight:
     def obstacle(self, feature: Feature, needs: Iterable[Need]) -> Obstacle | None:
         """The first need that is not met; None if nothing is known against the test."""
         for need in needs:
-            reason = self._without(feature) if need.kind == "feature" else self._unmet(need)
+            if need.kind == "feature":
+                reason = self._without(feature if need.name in ("", feature.name) else need.name)
+            else:
+                reason = self._unmet(need)
             if reason:
                 return Obstacle(need, reason)
         return None
 
-    def _without(self, feature: Feature) -> str:
+    def _without(self, wanted: Feature | str) -> str:
+        if isinstance(wanted, str):
+            known = {f.name: f for f in load_features()}
+            if wanted not in known:
+                raise ConfigError(f"needs: no feature {wanted}; known: {', '.join(known)}")
+            wanted = known[wanted]
+        feature = wanted
         # By name: features hold mappings, which have no hash.
         if feature.name not in self._present:
             self._present[feature.name] = feature_present(self._image, feature)

@@ -5,6 +5,7 @@ A program, a fixture, a variant, a case and a suite may each have one; a test
 needs what all that it belongs to need.  An entry is one of
 
 ``"feature"``            the kernel has the feature that the file is about
+``"feature NAME"``       the kernel has that feature
 ``"CONFIG_NAME"``        the option is built in
 ``"CONFIG_NAME=VALUE"``  the option has that value; ``n``: it is not set
 ``"symbol NAME"``        the kernel has this function or object
@@ -36,7 +37,7 @@ from ktest_ntcopy.paths import data_root
 
 _C = r"[A-Za-z_]\w*"
 _FORMS = (
-    ("feature", re.compile(r"feature()()")),
+    ("feature", re.compile(r"feature(?: ([A-Za-z]\w*))?()")),
     ("config", re.compile(r"(CONFIG_\w+)(?:=(\S.*))?")),
     ("symbol", re.compile(rf"symbol ({_C})()")),
     ("struct", re.compile(rf"struct ({_C})()")),
@@ -52,7 +53,7 @@ class Need:
     """One entry."""
 
     kind: str  #: first word of the list above, in lower case
-    name: str = ""
+    name: str = ""  #: empty for the feature that the file is about
     value: str = ""  #: of an option, empty: built in; a number of processors or MiB
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ def parse_need(text: str) -> Need:
     """Read one entry.  Raises ValueError."""
     for kind, form in _FORMS:
         if found := form.fullmatch(text):
-            return Need(kind, found[1], found[2] or "")
+            return Need(kind, found[1] or "", found[2] or "")
     raise ValueError(f"{text!r} is no need; see ktest_ntcopy/features/needs.py for the forms")
 
 
