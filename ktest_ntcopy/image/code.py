@@ -26,8 +26,8 @@ _PARTS_LIMIT = 64  # parts of one function
 _HINT = 200  # functions searched to say in a failure what leads there instead
 
 # Through these a jump or call goes to what a register holds, or returns.
-_INDIRECT = re.compile(r"__x86_indirect_(?:thunk|call_thunk|jump_thunk|its_thunk)_\w+")
-_RETURN = re.compile(r"__x86_return_thunk|\w+_return_thunk")
+_INDIRECT = re.compile(r"__x86_indirect_\w+|__indirect_thunk_start")
+_RETURN = re.compile(r"\w+_return_thunk")
 # These hold a jump to the function that is really meant.
 _TRAMPOLINE = re.compile(r"(?P<static>__SCT__\w+)|__\w+_veneer|__\w*Thunk_\w+")
 # In nearly every function, so no help to a reader.
