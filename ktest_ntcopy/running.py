@@ -153,19 +153,27 @@ class Running:
         self._waiting: Waiting | None = None
         self._prepared = False
         self._old_handlers: dict[signal.Signals, Any] = {}
+        self._shown: dict[str, bool] = {}
 
     # -- what the kernel has -------------------------------------------------------
 
     @cached_property
     def required(self) -> frozenset[str]:
         """Features whose tests must not be skipped: demanded ones, and those vmlinux shows."""
-        shown = {f.name for f in load_features() if feature_present(self.image, f)}
-        return self.options.require | shown
+        return self.options.require | {f.name for f in load_features() if self.shown(f)}
+
+    def shown(self, feature: Feature) -> bool:
+        """Whether vmlinux shows the feature.  Looked at once: names near those that are missing
+        take their time.
+        """
+        if feature.name not in self._shown:
+            self._shown[feature.name] = bool(feature_present(self.image, feature))
+        return self._shown[feature.name]
 
     def check(self, feature: Feature, expectation: Expectation, *, nodeid: str) -> Result:
         """Hold one expectation against vmlinux."""
         start, clock = time.time(), time.perf_counter()
-        required = feature.name in self.required or bool(feature_present(self.image, feature))
+        required = feature.name in self.required or self.shown(feature)
         finding = check(self.image, expectation)
         status, cause = judge_finding(finding.found, required=required)
         message = finding.message

@@ -193,7 +193,11 @@ class SymbolTable(Mapping[str, Symbol]):
 
     def names(self) -> Iterator[str]:
         """Every name once, as the author wrote it, for finding near misses."""
-        yield from {stem(name): None for name in self._index}
+        yield from self._authors_names
+
+    @cached_property
+    def _authors_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(stem, self._index)))
 
 
 def read_symbols(elf: Elf) -> SymbolTable | None:
