@@ -149,7 +149,9 @@ def describe_export(export: Export) -> str:
 def _export(image: Image, expectation: Expectation) -> _Answer:
     exports = image.exports
     if exports is None:
-        raise _UnknownError(image.lacks("table of exports", "set CONFIG_MODULES=y"))
+        from ktest_ntcopy.image.exports import hint
+
+        raise _UnknownError(image.lacks("table of exports", hint(image.kernel)))
     export = exports.get(expectation.name)
     if export is None:
         symbols = image.symbols

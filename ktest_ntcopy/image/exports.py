@@ -12,10 +12,14 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf, Section
-from ktest_ntcopy.image.symbols import SymbolTable
+from ktest_ntcopy.image.symbols import Symbol
+
+if TYPE_CHECKING:
+    from ktest_ntcopy.image.kernel_file import KernelFile
 
 _STRINGS = "__ksymtab_strings"
 _TABLES = (("__ksymtab", "__kcrctab", False), ("__ksymtab_gpl", "__kcrctab_gpl", True))
@@ -51,13 +55,20 @@ class Exports(Mapping[str, Export]):
         return len(self._by_name)
 
 
+def hint(kernel: KernelFile) -> str:
+    """What to do about a kernel in which :func:`read_exports` finds no table."""
+    if kernel.vmlinux == kernel.path and kernel.kind in ("Image", "zboot", "packed"):
+        return "built without CONFIG_MODULES, or a raw Image; give its vmlinux"
+    return "set CONFIG_MODULES=y"
+
+
 @dataclass(frozen=True)
 class _Table:
     data: bytes
     address: int  #: of the first byte
 
 
-def read_exports(elf: Elf, symbols: SymbolTable | None = None) -> Exports | None:
+def read_exports(elf: Elf, symbols: Mapping[str, Symbol] | None = None) -> Exports | None:
     """What an open kernel exports.
 
     None if it has no table: built without CONFIG_MODULES, or a raw Image whose own symbol
@@ -75,7 +86,7 @@ def read_exports(elf: Elf, symbols: SymbolTable | None = None) -> Exports | None
     return Exports(iter(found)) if seen else None
 
 
-def _table(elf: Elf, name: str, symbols: SymbolTable | None) -> _Table | None:
+def _table(elf: Elf, name: str, symbols: Mapping[str, Symbol] | None) -> _Table | None:
     if elf.flat:
         if not symbols or f"__start_{name}" not in symbols or f"__stop_{name}" not in symbols:
             return None

@@ -98,7 +98,7 @@ class Image:
     def lacks(self, what: str, hint: str) -> str:
         """One line for a part that the file does not have."""
         if self.kernel.vmlinux is None:
-            return f"{self.kernel.path}: no vmlinux beside it; give the build directory"
+            return f"{self.kernel.image_problem}; no vmlinux beside it"
         return f"{self.kernel.vmlinux}: has no {what} ({hint})"
 
     def damaged(self, what: object) -> ConfigError:

@@ -11,8 +11,11 @@ import pytest
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.exports import Export, Exports, read_exports
+from ktest_ntcopy.image.exports import Export, Exports, hint, read_exports
+from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.symbols import Symbol
 from tests.unit import fake_kernel as fake
+from tests.unit.test_image_kallsyms import KIMAGE, arm64_image
 
 #: Name and namespace; the first three for all modules, the others for GPL ones.
 ROWS = [("alpha", ""), ("beta", "DMA_BUF"), ("sub_beta", ""), ("gamma", "CXL"), ("delta", "")]
@@ -96,6 +99,13 @@ def test_kernel_without_modules(tmp_path: Path) -> None:
         assert read_exports(elf) is None
 
 
+def test_what_to_do_about_no_table(tmp_path: Path) -> None:
+    (tmp_path / "vmlinux").write_bytes(fake.elf())
+    (tmp_path / "Image").write_bytes(arm64_image())
+    assert hint(open_kernel(tmp_path / "vmlinux")) == "set CONFIG_MODULES=y"
+    assert "give its vmlinux" in hint(open_kernel(tmp_path / "Image"))
+
+
 def test_modules_but_nothing_exported(tmp_path: Path) -> None:
     (tmp_path / "vmlinux").write_bytes(fake.elf(more=[("__ksymtab", 1, b"")]))
     with Elf(tmp_path / "vmlinux") as elf:
@@ -125,6 +135,31 @@ def test_entry_without_a_name(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(ConfigError, match="entry 1 has no name"):
         read(path)
+
+
+def test_raw_image_whose_symbols_say_where_the_table_is(tmp_path: Path) -> None:
+    """As with CONFIG_KALLSYMS_ALL, by which data have names, too."""
+    plain = arm64_image()
+    (tmp_path / "Image").write_bytes(plain)
+    text = plain + TEXT
+    table = len(text) + -len(text) % 4
+    rows = b""
+    for number, (name, space) in enumerate(ROWS):
+        place = table + 12 * number
+        strings = [len(plain) + TEXT.index(t.encode() + b"\0") for t in (name, space)]
+        rows += struct.pack("<iii", VALUE - place, strings[0] - place - 4, strings[1] - place - 8)
+    (tmp_path / "Image").write_bytes(text.ljust(table, b"\0") + rows)
+
+    ends = {
+        "__start___ksymtab": KIMAGE + table,
+        "__stop___ksymtab": KIMAGE + table + len(rows),
+    }
+    symbols = {n: Symbol(n, a, 0, "notype", "global") for n, a in ends.items()}
+    with Elf(tmp_path / "Image") as elf:
+        found = read_exports(elf, symbols)
+    assert found is not None
+    assert [(e.name, e.namespace) for e in found.values()] == ROWS
+    assert {e.address for e in found.values()} == {KIMAGE + VALUE}
 
 
 def test_export_is_plain_data() -> None:
