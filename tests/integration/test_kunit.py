@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.features.model import load_feature
+from ktest_ntcopy.features.model import load_feature, load_features
 from ktest_ntcopy.image.kernel_file import open_kernel
 from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import MachineSpec
@@ -181,6 +181,17 @@ def test_kernel_that_dies_after_the_suite(with_suite: Path, data: Path) -> None:
         WHOLE: (Status.ERROR, Cause.PANIC),
     }
     assert found[WHOLE].message.startswith("after the last case: ")
+
+
+def test_shipped_suites(with_suite: Path, tmp_path: Path) -> None:
+    """A kernel has a suite whole or not at all."""
+    done, journal = run(with_suite, tmp_path, "-m", "kunit")
+    assert done.returncode == 0, done.stdout
+    statuses: dict[str, set[Status]] = {}
+    for result in journal.cases():
+        statuses.setdefault(result.classname, set()).add(result.status)
+    assert set(statuses) == {f"kunit.{s.name}" for f in load_features() for s in f.kunit}
+    assert all(s in ({Status.PASS}, {Status.SKIP}) for s in statuses.values()), statuses
 
 
 def test_ordinary_machines_run_no_suite(with_suite: Path, guests: Guests) -> None:
