@@ -51,8 +51,13 @@ def declaration(data: BtfData, name: str, pointer_size: int) -> str:
     if not numbers and tag != "enum":
         ahead = map(data.type, data.named(bare, Kind.FWD))
         numbers = [found.number for found in ahead if not tag or found.flag == (tag == "union")]
-    shown = (_Show(data, pointer_size, budget).top(number) for number in dict.fromkeys(numbers))
-    return "\n\n".join(dict.fromkeys(shown))
+    texts = (show(data, number, pointer_size, budget) for number in dict.fromkeys(numbers))
+    return "\n\n".join(dict.fromkeys(texts))
+
+
+def show(data: BtfData, number: int, pointer_size: int, budget: Budget | None = None) -> str:
+    """One type as C."""
+    return _Show(data, pointer_size, budget or Budget()).top(number)
 
 
 class _Show:
