@@ -20,8 +20,8 @@ from ktest_ntcopy.image.nearest import nearest
 from ktest_ntcopy.image.symbols import Symbol, SymbolTable, stem
 from ktest_ntcopy.image.transfer import Kind, Transfer
 
-_CODE_LIMIT = 256 << 10  # bytes decoded of one function; real ones stay far below
-_TOTAL_LIMIT = 2 << 20  # bytes decoded for one question: about half a second
+_CODE_LIMIT = 128 << 10  # bytes decoded of one function; real ones stay far below
+_TOTAL_LIMIT = 1 << 20  # bytes decoded for one question: a third of a second
 _PARTS_LIMIT = 64  # parts of one function
 _HINT = 200  # functions searched to say in a failure what leads there instead
 
