@@ -131,10 +131,11 @@ class CodePaths:
         except CodeError as err:
             return CodePath(source, target, None, str(err))
 
-    def pointer(self, symbol: str, offset: int) -> str | None:
+    def pointer(self, symbol: str, offset: int, *, prefer: str = "") -> str | None:
         """Name of the function that an initialised structure points to.
 
         ``offset`` is in bytes from the start of the variable.  None for a null pointer.
+        Of several names of one function ``prefer`` is given, if it is among them.
         Raises CodeError if there is no such variable, or its value is set at run time.
         """
         try:
@@ -143,6 +144,8 @@ class CodePaths:
             raise CodeError(str(err)) from err
         if not address:
             return None
+        if any(s.address == address for s in self._functions.entries(prefer)):
+            return prefer
         there = self._functions.at(address)
         if there is None or there.type != "func":
             raise CodeError(f"{symbol}+{offset:#x} holds {address:#x}, where no function begins")

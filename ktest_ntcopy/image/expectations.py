@@ -263,6 +263,8 @@ def _call(image: Image, expectation: Expectation) -> _Answer:
         raise _UnknownError(str(err)) from err
     if path.found is None:
         raise _UnknownError(path.detail)
+    if expectation.absent and not path.found and not path.complete:
+        raise _UnknownError(path.detail)
     return path.detail if path.found else _Miss(path.detail, path.nearest)
 
 
@@ -272,6 +274,8 @@ def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] |
     if image.symbols is None:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
     if variable not in image.symbols:
+        if image.symbols.source == "kallsyms":
+            raise _UnknownError(f"no {variable} in kallsyms, where not every variable is")
         return _Miss(f"no variable {variable}", nearest(variable, image.symbols.names()))
     types = _types(image)
     member = types.member(f"{expectation.struct}.{way}")
@@ -291,7 +295,7 @@ def _pointer(image: Image, expectation: Expectation) -> _Answer:
     if image.code is None:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
     try:
-        found = image.code.pointer(symbol.name, member.offset)
+        found = image.code.pointer(symbol.name, member.offset, prefer=expectation.target)
     except CodeError as err:
         raise _UnknownError(str(err)) from err
     said = f"{expectation.name} = {found or 'NULL'}"

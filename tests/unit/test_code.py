@@ -362,6 +362,14 @@ def test_pointers_of_a_structure(tmp_path: Path, machine: str) -> None:
             code.pointer(name, offset)
 
 
+def test_pointers_to_a_function_of_two_names(tmp_path: Path) -> None:
+    alias = "\t.globl _alias\n\t.type _alias, @function\n\t.set _alias, open_it\n"
+    code = assembled(tmp_path, TABLE + alias)
+    assert code.pointer("ops", 8) == "open_it"
+    assert code.pointer("ops", 8, prefer="_alias") == "_alias"
+    assert code.pointer("ops", 24, prefer="_alias") == "close_it"
+
+
 # Other machines
 
 
