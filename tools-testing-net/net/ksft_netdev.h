@@ -23,7 +23,6 @@
 #include <net/if.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,35 +86,40 @@ static inline void ksft_nl_nest_end(struct ksft_nl *nl, struct rtattr *attr)
 	attr->rta_len = (char *)nl + nl->header.nlmsg_len - (char *)attr;
 }
 
-/* Send the request; what the kernel answers. */
-static inline int ksft_nl_do(struct ksft_nl *nl)
+/* Send the request and fetch the first message of the answer. */
+static inline int ksft_nl_ask(struct ksft_nl *nl, struct ksft_nl *answer)
 {
-	struct {
-		struct nlmsghdr header;
-		struct nlmsgerr error;
-		unsigned char rest[1024];
-	} answer;
 	ssize_t got;
 	int fd, ret;
 
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)
 		return -errno;
-	ret = 0;
-	if (send(fd, nl, nl->header.nlmsg_len, 0) < 0)
-		ret = -errno;
+	memset(answer, 0, sizeof(*answer));
+	ret = send(fd, nl, nl->header.nlmsg_len, 0) < 0 ? -errno : 0;
 	if (!ret) {
-		got = recv(fd, &answer, sizeof(answer), 0);
+		got = recv(fd, answer, sizeof(*answer), 0);
 		if (got < 0)
 			ret = -errno;
-		else if (got < (ssize_t)offsetof(typeof(answer), rest) ||
-			 answer.header.nlmsg_type != NLMSG_ERROR)
+		else if (got < (ssize_t)sizeof(struct nlmsgerr))
 			ret = -EPROTO;
-		else
-			ret = answer.error.error;
 	}
 	close(fd);
 	return ret;
+}
+
+/* Send the request; what the kernel says to it. */
+static inline int ksft_nl_do(struct ksft_nl *nl)
+{
+	struct ksft_nl answer;
+	int ret;
+
+	ret = ksft_nl_ask(nl, &answer);
+	if (ret)
+		return ret;
+	if (answer.header.nlmsg_type != NLMSG_ERROR)
+		return -EPROTO;
+	return ((struct nlmsgerr *)NLMSG_DATA(&answer.header))->error;
 }
 
 /* The namespace that the calling thread is in; a descriptor, or -errno. */
@@ -300,7 +304,36 @@ static inline size_t ksft_addr_size(int family)
 	return family == AF_INET ? 4 : 16;
 }
 
-/* An address that can be used at once. */
+/*
+ * Wait until packets to an address of this namespace's come in: IPv6 enters
+ * the route that makes it local behind the back of who adds the address.
+ * -ETIME if that takes 10 seconds.
+ */
+static inline int ksft_addr_wait(const void *bytes)
+{
+	struct rtmsg route = { .rtm_family = AF_INET6, .rtm_dst_len = 128 };
+	struct timespec nap = { .tv_nsec = 1000000 };
+	struct ksft_nl nl, answer;
+	struct rtmsg *found;
+	int i, ret;
+
+	for (i = 0; i < 10000; i++) {
+		ksft_nl_begin(&nl, RTM_GETROUTE, 0, &route, sizeof(route));
+		nl.header.nlmsg_flags = NLM_F_REQUEST;
+		ksft_nl_put(&nl, RTA_DST, bytes, 16);
+		ret = ksft_nl_ask(&nl, &answer);
+		if (ret)
+			return ret;
+		found = NLMSG_DATA(&answer.header);
+		if (answer.header.nlmsg_type == RTM_NEWROUTE &&
+		    found->rtm_type == RTN_LOCAL)
+			return 0;
+		nanosleep(&nap, NULL);
+	}
+	return -ETIME;
+}
+
+/* An address that can be used at once, for a device that is up. */
 static inline int ksft_addr_add(const char *name, const char *address,
 				int prefix)
 {
@@ -312,6 +345,7 @@ static inline int ksft_addr_add(const char *name, const char *address,
 	unsigned char bytes[16];
 	struct ksft_nl nl;
 	size_t size;
+	int ret;
 
 	addr.ifa_family = ksft_addr_parse(address, bytes);
 	size = ksft_addr_size(addr.ifa_family);
@@ -319,7 +353,10 @@ static inline int ksft_addr_add(const char *name, const char *address,
 		      sizeof(addr));
 	ksft_nl_put(&nl, IFA_LOCAL, bytes, size);
 	ksft_nl_put(&nl, IFA_ADDRESS, bytes, size);
-	return ksft_nl_do(&nl);
+	ret = ksft_nl_do(&nl);
+	if (ret || addr.ifa_family == AF_INET)
+		return ret;
+	return ksft_addr_wait(bytes);
 }
 
 /*
