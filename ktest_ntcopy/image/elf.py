@@ -206,7 +206,8 @@ class Elf:
             for entry in layout.iter_unpack(raw)
         )
         self.sections = self._read_sections(sections_at, section_count, header, names_at)
-        loads = [offset + size for t, offset, _, size in self._segments if t == _PT_LOAD]
+        # One with only .bss has no bytes in the file, and its offset may lie behind the end.
+        loads = [o + size for t, o, _, size in self._segments if t == _PT_LOAD and size]
         tables = [sections_at + section_count * section_size]
         tables.append(segments_at + segment_count * segment_size)
         end = max([*loads, *tables])
