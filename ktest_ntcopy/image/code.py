@@ -6,7 +6,6 @@ Functions are decoded one at a time, when a question needs them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,14 +25,16 @@ _PARTS_LIMIT = 64  # parts of one function
 _HINT = 200  # functions searched to say in a failure what leads there instead
 
 # Through these a jump or call goes to what a register holds, or returns.
-_INDIRECT = re.compile(r"__x86_indirect_\w+|__indirect_thunk_start")
-_RETURN = re.compile(r"\w+_return_thunk")
+_INDIRECT = ("__x86_indirect_", "__indirect_thunk_start")
+_RETURN = "_return_thunk"
 # These hold a jump to the function that is really meant.
-_TRAMPOLINE = re.compile(r"(?P<static>__SCT__\w+)|__\w+_veneer|__\w*Thunk_\w+")
+_STATIC = "__SCT__"
+_VENEERS = ("_veneer", "Thunk_")
 # In nearly every function, so no help to a reader.
-_NOISE = re.compile(
-    r"__fentry__|_?mcount|__x86_\w+|__stack_chk_fail|__cfi_\w+|__(?:sanitizer|asan|kasan|ubsan"
-    r"|kcsan|tsan|kmsan)_\w+|_printk|__warn_printk|rcu_read_(?:un)?lock\w*|__rcu_read_\w+"
+_NOISE = (
+    *("__fentry__", "mcount", "_mcount", "__x86_", "__stack_chk_fail", "__cfi_"),
+    *("__sanitizer_", "__asan_", "__kasan_", "__ubsan_", "__kcsan_", "__tsan_", "__kmsan_"),
+    *("_printk", "__warn_printk", "rcu_read_", "__rcu_read_"),
 )
 
 
@@ -183,7 +184,7 @@ class CodePaths:
                 if call is None:
                     continue
                 if call.name == own and call.kind != "reference" and call.target is not None:
-                    there = self._functions.around(call.target)
+                    there = self._functions.at(call.target) or self._functions.around(call.target)
                     if there and there.address not in seen and len(seen) < _PARTS_LIMIT:
                         seen.add(there.address)
                         parts.append(there)
@@ -220,14 +221,15 @@ class CodePaths:
         if there is None:
             there = self._functions.around(target)
             return Call(at, kind, target, stem(there.name) if there else None, via)
-        if _RETURN.fullmatch(there.name):
+        if there.name.endswith(_RETURN):
             return None
-        if _INDIRECT.fullmatch(there.name):
+        if there.name.startswith(_INDIRECT):
             return Call(at, "indirect", None, None, via)
-        if tramp := _TRAMPOLINE.fullmatch(there.name):
+        static = there.name.startswith(_STATIC)
+        if static or (there.name.startswith("__") and any(v in there.name for v in _VENEERS)):
             end = self._behind(there)
             if end is not None:
-                via = "static call" if tramp["static"] else "veneer"
+                via = "static call" if static else "veneer"
                 return Call(at, kind, end.address, stem(end.name), via)
         return Call(at, kind, target, stem(there.name), via)
 
@@ -357,7 +359,7 @@ def _listed(calls: Sequence[Call], count: int = 12) -> str:
     names = dict.fromkeys(
         c.name
         for c in sorted(calls, key=lambda c: c.at)
-        if c.name and c.kind != "reference" and not _NOISE.fullmatch(c.name)
+        if c.name and c.kind != "reference" and not c.name.startswith(_NOISE)
     )
     indirect = sum(c.kind == "indirect" for c in calls)
     few = list(names)[:count]

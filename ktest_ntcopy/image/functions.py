@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
@@ -13,7 +12,7 @@ from ktest_ntcopy.image.symbols import Symbol, SymbolTable
 # Symbol types (st_info) that may name code: none at all, as assembly has, and functions.
 _CODE_TYPES = bytes((info & 15) in (0, 2) for info in range(256))
 _CODE = ("func", "notype")
-_PART = re.compile(r"\.(?:cold|part)\b")
+_PARTS = (".cold", ".part.")
 
 
 class Functions:
@@ -99,7 +98,7 @@ class Functions:
         Parts of it are left out, unless nothing else of it is left.
         """
         hits = self.entries(name)
-        return tuple(s for s in hits if not _PART.search(s.name)) or hits
+        return tuple(s for s in hits if not any(part in s.name for part in _PARTS)) or hits
 
 
 def _telling(symbol: Symbol) -> tuple[bool, bool, bool, int]:
