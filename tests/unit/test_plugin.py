@@ -378,6 +378,67 @@ def test_required_feature_that_cannot_be_looked_for_is_an_error(lab: Lab) -> Non
     assert "has no BTF (set CONFIG_DEBUG_INFO_BTF=y)" in done.out
 
 
+# What the kernel file rules out
+
+LOOPBACK = "CONFIG_VSOCKETS_LOOPBACK"
+
+
+def test_what_the_file_rules_out_is_skipped_without_a_machine(
+    lab: Lab, way: tuple[str, ...]
+) -> None:
+    lab.kernel.write_bytes(whole(unset=[LOOPBACK]))
+    ruled_out = [p for p in POINTS if "vsock" in p]
+    done = lab.run("-rs", *(node(p) for p in ruled_out[:3]), *way)
+    assert done.code == 0, done.out
+    assert done.journal() == dict.fromkeys(ruled_out[:3], Status.SKIP)
+    assert f"{LOOPBACK} is not set in vmlinux" in done.out
+    assert done.log() == []
+    done = lab.run(node(A), node(ruled_out[0]), *way)
+    assert done.journal() == {A: Status.PASS, ruled_out[0]: Status.SKIP}
+    assert not any(ruled_out[0] in line for line in done.log())
+
+
+def test_a_kernel_without_the_feature_boots_no_machine(lab: Lab, way: tuple[str, ...]) -> None:
+    lab.kernel.write_bytes(whole(without=["msg_ntcopy"]))
+    done = lab.run(node(A), node(B), *way)
+    assert done.code == 0
+    assert done.journal() == {A: Status.SKIP, B: Status.SKIP}
+    assert done.log() == []
+
+
+def test_nothing_may_be_skipped(lab: Lab, way: tuple[str, ...]) -> None:
+    lab.kernel.write_bytes(whole(unset=[LOOPBACK]))
+    lab.script({A: "skip"})
+    (lab.folder / "test_own.py").write_text(
+        "import pytest\ndef test_own(): pytest.skip('not today')\n"
+        "@pytest.mark.xfail\ndef test_known(): assert False\n"
+    )
+    ruled_out = next(p for p in POINTS if "vsock" in p)
+    tests = (node(A), node(B), node(ruled_out), "test_own.py")
+    done = lab.run("--ktest-require-all", *tests, *way)
+    assert done.code == 1
+    journal = done.journal()
+    assert journal.pop("test_own") is Status.FAIL
+    assert journal.pop("test_known") is Status.XFAIL
+    assert journal == {A: Status.FAIL, B: Status.PASS, ruled_out: Status.FAIL}
+    forbids = "skipped, which --ktest-require-all forbids: "
+    assert f"{forbids}{LOOPBACK} is not set in vmlinux" in done.out
+    assert f"{forbids}no such protocol" in done.out
+    assert f"{forbids}not today" in done.out
+    assert f"--ktest-require-all '{node(A)}'" in done.out or f"require-all {node(A)}" in done.out
+    assert lab.run(*tests, *way).code == 0
+
+
+def test_what_does_not_apply_is_said(lab: Lab, way: tuple[str, ...]) -> None:
+    lab.kernel.write_bytes(whole(unset=["CONFIG_MODULES"]))
+    done = lab.run("-m", "vmlinux", "-q", "--ktest-require-all", *way)
+    assert done.code == 0, done.out
+    lost = [e.id for f in load_features() for e in f.expectations if "CONFIG_MODULES" in e.needs]
+    assert lost
+    said = f"{len(lost)} expectations do not apply to this kernel"
+    assert f"{said}, `ktest-ntcopy check` says why: {', '.join(lost)}" in done.out
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [
