@@ -12,8 +12,8 @@ from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.reader import FileSource, MemorySource, Source
 from ktest_ntcopy.image.unpack import UnpackError, packer_of, pieces
 
-#: Bytes of an unpacked kernel that we hold in memory.  An x86 allyesconfig has 150 MiB.
-KERNEL_LIMIT = 256 << 20
+#: Bytes of an unpacked kernel that we hold in memory.  Distributions' have 40 to 80 MiB.
+KERNEL_LIMIT = 160 << 20
 HEAD = 1 << 16  #: bytes; every header that is looked at lies within
 
 #: Magic number of a raw Image -> uname -m.

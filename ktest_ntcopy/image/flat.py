@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ktest_ntcopy.image.kallsyms import find_tables, relocated_base
 from ktest_ntcopy.image.reader import Source
 
-_LIMIT = 256 << 20  # bytes
+_LIMIT = 128 << 20  # bytes
 
 
 def flat_sections(source: Source, order: str) -> Iterator[tuple[str, int, int, int]]:

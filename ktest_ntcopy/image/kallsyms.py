@@ -25,6 +25,7 @@ from dataclasses import dataclass
 _DIGITS = b"".join(bytes([c, 0]) for c in b"0123456789")
 _ZERO = ord("0")
 _FEWEST, _MOST = 300, 1 << 22  # symbols of a kernel
+_TRIES = 1000  # places that look like digits' tokens; kernels have one or two
 _REACH = 32 << 20  # bytes before the tokens in which the names must begin
 _STEP = 1 << 20  # bytes
 #: Kinds of symbols as nm prints them; kallsyms has these before each name.
@@ -57,12 +58,29 @@ class Named:
 
 def find_tables(data: bytes, *, bits: int) -> Tables | None:
     """Find the tables in a kernel's read-only data, or in the whole of its image."""
-    at = data.find(_DIGITS)
-    while at >= 0:
-        if (found := _tokens(data, at, bits)) and (whole := _around(data, *found, bits)):
-            return whole
+    at = -1
+    budget = _Budget()
+    for _ in range(_TRIES):
         at = data.find(_DIGITS, at + 1)
+        if at < 0 or budget.spent:
+            return None
+        if (found := _tokens(data, at, bits)) and (whole := _around(data, *found, bits, budget)):
+            return whole
     return None
+
+
+class _Budget:
+    """Bounds the work that data can cause which are made to look like tables."""
+
+    def __init__(self) -> None:
+        self._left = 3 * _MOST // 4
+
+    def take(self, steps: int) -> None:
+        self._left -= steps
+
+    @property
+    def spent(self) -> bool:
+        return self._left < 0
 
 
 def _tokens(data: bytes, zero_at: int, bits: int) -> tuple[str, tuple[bytes, ...], int, int] | None:
@@ -97,11 +115,20 @@ def _tokens(data: bytes, zero_at: int, bits: int) -> tuple[str, tuple[bytes, ...
 
 
 def _around(
-    data: bytes, order: str, tokens: tuple[bytes, ...], tokens_at: int, index_end: int, bits: int
+    data: bytes,
+    order: str,
+    tokens: tuple[bytes, ...],
+    tokens_at: int,
+    index_end: int,
+    bits: int,
+    budget: _Budget,
 ) -> Tables | None:
     word = bits // 8
+    budget.take(_MOST // 8)
     for count_at, count in _counts(data, order, tokens_at, word):
-        if _names_fit(data, order, tokens, count_at + word, count, tokens_at, word):
+        if budget.spent:
+            return None
+        if _names_fit(data, order, tokens, count_at + word, count, tokens_at, word, budget):
             break
     else:
         return None
@@ -157,6 +184,7 @@ def _names_fit(
     count: int,
     limit: int,
     word: int,
+    budget: _Budget,
 ) -> bool:
     """Whether ``count`` names begin here: their kinds are letters and the markers follow."""
     at = names_at
@@ -170,8 +198,10 @@ def _names_fit(
             length = length & 0x7F | data[at] << 7
             at += 1
         if not length or at + length > limit or tokens[data[at]][:1] not in _STARTS:
+            budget.take(number)
             return False
         at += length
+    budget.take(count)
     at = _align(at, word)
     if at + 4 * len(markers) > limit:
         return False

@@ -9,7 +9,7 @@ from ktest_ntcopy.image.elf import Elf, Section, reading
 from ktest_ntcopy.image.kallsyms import Named, Tables, find_tables, read_names, relocated_base
 from ktest_ntcopy.image.symbols import SymbolTable
 
-_KALLSYMS_LIMIT = 128 << 20  # bytes of one section
+_KALLSYMS_LIMIT = 80 << 20  # bytes of one section
 #: The kind that nm prints, in lower case -> st_info's type.
 _LETTER_TYPES = {"t": 2, "w": 2, "i": 2, "d": 1, "b": 1, "r": 1, "g": 1, "s": 1, "v": 1}
 
