@@ -33,11 +33,31 @@ def features_table(features: tuple[Feature, ...]) -> str:
     return "\n".join(lines)
 
 
+#: In the order of cost, and what several of a kind are called.
+_KINDS = {
+    "symbol": "symbols",
+    "export": "exports",
+    "member": "members",
+    "struct": "structures",
+    "enumerator": "enumerators",
+    "prototype": "prototypes",
+    "config": "options",
+    "initial": "initial values",
+    "pointer": "pointers",
+    "call": "calls",
+}
+
+
 def expectations_table(features: tuple[Feature, ...]) -> str:
-    """Markdown: what each feature leaves in vmlinux."""
-    lines = ["| Feature | Kind | Name | Why |", "|---|---|---|---|"]
+    """Markdown: by what each feature is told, and how much more of it is looked for."""
+    lines = ["| Feature | Told by | Looked for |", "|---|---|---|"]
     for f in features:
-        lines += [f"| {f.name} | {e.kind} | `{e.name}` | {e.why} |" for e in f.expectations]
+        markers = ", ".join(f"{e.kind} `{e.name}`" for e in f.expectations if e.marker)
+        counts = {k: sum(e.kind == k for e in f.expectations) for k in _KINDS}
+        found = ", ".join(
+            f"{n} {kind if n == 1 else _KINDS[kind]}" for kind, n in counts.items() if n
+        )
+        lines.append(f"| {f.name} | {markers} | {found} |")
     return "\n".join(lines)
 
 
