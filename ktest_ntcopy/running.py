@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,19 +18,19 @@ import pytest
 
 from ktest_ntcopy.book import Book
 from ktest_ntcopy.errors import ConfigError, KtestError
-from ktest_ntcopy.features.model import Expectation, Feature, load_features
-from ktest_ntcopy.image.expectations import Found, check, void
+from ktest_ntcopy.features.model import Expectation, load_features
+from ktest_ntcopy.image.expectations import void
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
-from ktest_ntcopy.image.presence import feature_present
+from ktest_ntcopy.judging import MUST_RUN, Judging
 from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import Machine, MachineSpec
 from ktest_ntcopy.naming import FEATURES, PREFIX, Naming
-from ktest_ntcopy.options import Options, parse_options
-from ktest_ntcopy.preflight import Obstacle, Preflight, Room
+from ktest_ntcopy.options import parse_options
+from ktest_ntcopy.preflight import Preflight, Room
 from ktest_ntcopy.programs import Programs, build_programs
 from ktest_ntcopy.recorder import reason
-from ktest_ntcopy.results.model import Cause, Result, Status
+from ktest_ntcopy.results.model import Result
 from ktest_ntcopy.session import Session
 from ktest_ntcopy.waiting import Waiting
 
@@ -91,34 +88,22 @@ def _interrupt(number: int, _: object) -> NoReturn:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-def judge_finding(found: Found, *, required: bool) -> tuple[Status, Cause]:
-    """What it means that a trace is (not) there, if the feature is (not) required."""
-    if found is Found.FOUND:
-        return Status.PASS, Cause.NONE
-    if found is Found.NOT_APPLICABLE or not required:
-        return Status.SKIP, Cause.SKIP
-    if found is Found.UNKNOWN:
-        return Status.ERROR, Cause.EXPECTATION
-    return Status.FAIL, Cause.EXPECTATION
-
-
-#: Begins the message of a test that was skipped where none may be.
-_MUST_RUN = "skipped, which --ktest-require-all forbids"
-
-
-class Running:
+class Running(Judging):
     """One pytest process's part in a run; registered as a pytest plugin."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.options: Options = parse_options(config)
         self._input: Mapping[str, Any] = getattr(config, "workerinput", {})
-        self.worker: str = self._input.get("workerid", "master")
+        options = parse_options(config)
+        super().__init__(
+            options,
+            Image(options.kernel),
+            Naming(config.rootpath),
+            worker=self._input.get("workerid", "master"),
+        )
         #: True in the process that starts the run and writes the reports.
         self.controls = not self._input
-        self.image = Image(self.options.kernel)
         self.programs = Programs(config, self._input.get("ktest_programs"))
-        self.naming = Naming(config.rootpath)
         self.book = Book(self.options, self.naming, worker=self.worker, controls=self.controls)
         spec = MachineSpec(
             kernel=self.options.kernel.path,
@@ -153,90 +138,6 @@ class Running:
         self._waiting: Waiting | None = None
         self._prepared = False
         self._old_handlers: dict[signal.Signals, Any] = {}
-        self._shown: dict[str, bool] = {}
-
-    # -- what the kernel has -------------------------------------------------------
-
-    @cached_property
-    def required(self) -> frozenset[str]:
-        """Features whose tests must not be skipped: demanded ones, and those vmlinux shows."""
-        return self.options.require | {f.name for f in load_features() if self.shown(f)}
-
-    def shown(self, feature: Feature) -> bool:
-        """Whether vmlinux shows the feature.  Looked at once: names near those that are missing
-        take their time.
-        """
-        if feature.name not in self._shown:
-            self._shown[feature.name] = bool(feature_present(self.image, feature))
-        return self._shown[feature.name]
-
-    def check(self, feature: Feature, expectation: Expectation, *, nodeid: str) -> Result:
-        """Hold one expectation against vmlinux."""
-        start, clock = time.time(), time.perf_counter()
-        required = feature.name in self.required or self.shown(feature)
-        finding = check(self.image, expectation)
-        status, cause = judge_finding(finding.found, required=required)
-        message = finding.message
-        if status is Status.SKIP and finding.found is Found.MISSING:
-            message = f"the kernel is without {feature.name} ({message})"
-        return Result(
-            target="vmlinux",
-            program=feature.name,
-            case=expectation.id,
-            status=status,
-            cause=cause,
-            message=message,
-            reproducer=self.options.command(nodeid),
-            start=start,
-            duration=time.perf_counter() - clock,
-            worker=self.worker,
-            nodeid=nodeid,
-        )
-
-    def stopped(
-        self, feature: Feature, obstacle: Obstacle, *, nodeid: str, demanded: bool
-    ) -> Result:
-        """The verdict on a case that cannot run, as the case itself would have it.
-
-        ``demanded``: a demand for the feature is one for what is missing here.
-        """
-        result = self.skipped(nodeid, obstacle.reason)
-        if not demanded or feature.name not in self.options.require:
-            return result
-        return replace(
-            result,
-            status=Status.FAIL,
-            cause=Cause.EXPECTATION,
-            message=f"{feature.name} is required, but {obstacle.reason}",
-            reproducer=self.options.command(nodeid),
-        )
-
-    def allowed(self, result: Result) -> Result:
-        """The verdict as it counts: a skip is a failure with ``--ktest-require-all``."""
-        if not self.options.require_all or result.status is not Status.SKIP:
-            return result
-        return replace(
-            result,
-            status=Status.FAIL,
-            cause=Cause.EXPECTATION,
-            message=f"{_MUST_RUN}: {result.message}",
-            reproducer=self.options.command(result.nodeid),
-        )
-
-    def skipped(self, nodeid: str, reason: str) -> Result:
-        """The verdict on a case that is not tried."""
-        target, program, case = self.naming.case(nodeid)
-        return Result(
-            target=target,
-            program=program,
-            case=case,
-            status=Status.SKIP,
-            cause=Cause.SKIP,
-            message=reason,
-            start=time.time(),
-            worker=self.worker,
-            nodeid=nodeid,
-        )
 
     def _make_machine(self, spec: MachineSpec) -> Machine:
         made: Machine | None
@@ -374,7 +275,7 @@ class Running:
             locate_skip(item, report)
         elif self.options.require_all and report.skipped and not hasattr(report, "wasxfail"):
             report.outcome = "failed"
-            report.longrepr = f"{_MUST_RUN}: {reason(report)}"
+            report.longrepr = f"{MUST_RUN}: {reason(report)}"
         return report
 
     @pytest.hookimpl(tryfirst=True)
