@@ -107,7 +107,7 @@ class Btf:
 
     def enumerator(self, name: str) -> Enumerator | None:
         """The first enumerator of that name."""
-        for number, index in self.data.elements_named(name, *ENUMS):
+        for number, index in self.data.enumerators_named(name):
             for place, found in enumerate(enumerators(self.data, self.data.type(number))):
                 if place == index:
                     return found

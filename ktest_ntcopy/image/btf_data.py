@@ -3,11 +3,13 @@
 
 A type takes 12 bytes and, depending on its kind, more; all of it 32-bit words.  One pass
 finds where each type starts.  A name is looked up the other way round: its place in the
-strings first, then the words that hold that place, so that nothing else is decoded.
+strings first, then that number among the numbers that stand for names, so that nothing
+else is decoded.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from array import array
@@ -15,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 from ktest_ntcopy.image.typeinfo import TypeInfoError
 
@@ -140,12 +143,13 @@ class BtfData:
             types = words.tobytes()
         first = 0
         self.starts = array("I", [0])  # in words; number 0 is void and has none
+        self._infos = array("I", [0])  # second words: kind, flag and count
         if base is None:
             if text[:1] != b"\0":
                 raise BtfError("this continues the BTF of another file, which was not given")
         else:
             first = len(base.raw) // 4
-            self.starts = base.starts[:]
+            self.starts, self._infos = base.starts[:], base._infos[:]
             types, text = base.raw + types, base.text + text
         self.first = len(self.starts)  #: number of the first type that the base has not
         self.text: bytes = text
@@ -154,11 +158,14 @@ class BtfData:
         self._walk(first, _Steps(layout))
 
     def _walk(self, at: int, steps: _Steps) -> None:
-        words, end, append = self.words, len(self.words), self.starts.append
+        words, end = self.words, len(self.words)
+        start, tell = self.starts.append, self._infos.append
         try:
             while at < end:
-                append(at)
-                at += steps[words[at + 1]]
+                start(at)
+                info = words[at + 1]
+                tell(info)
+                at += steps[info]
         except IndexError:
             at = end + 1
         if at != end:
@@ -183,7 +190,7 @@ class BtfData:
         """The kind of a type, without the rest of its header."""
         if not 0 < number < len(self.starts):
             return self.type(number).kind
-        return _KINDS[self.words[self.starts[number] + 1] >> 24 & 127]
+        return _KINDS[self._infos[number] >> 24 & 127]
 
     def name(self, number: int) -> str:
         """The name of a type, without the rest of its header."""
@@ -218,41 +225,58 @@ class BtfData:
 
     def of_kind(self, *kinds: Kind) -> Iterator[int]:
         """Numbers of all types of these kinds, in their order."""
-        wanted = frozenset(int(k) for k in kinds)
-        words, starts = self.words, self.starts
-        for number in range(1, len(starts)):
-            if words[starts[number] + 1] >> 24 & 127 in wanted:
-                yield number
+        every = bytes(value for kind in kinds for value in (kind, kind | 128))
+        for hit in re.finditer(b"[" + re.escape(every) + b"]", self._kinds):
+            if hit.start():
+                yield hit.start()
+
+    @cached_property
+    def _kinds(self) -> bytes:
+        """Kind and flag of every type."""
+        return self._infos.tobytes()[3 if sys.byteorder == "little" else 0 :: 4]
+
+    @cached_property
+    def _names(self) -> bytes:
+        """Place of the name of every type."""
+        places = array("I", map(self.words.__getitem__, self.starts if self.words else ()))
+        if places:
+            places[0] = 0  # void, which would have that of the first type
+        return places.tobytes()
+
+    @cached_property
+    def _enumerators(self) -> tuple[bytes, list[int], list[int]]:
+        """Places of the names of all enumerators; numbers of the enums, and how many
+        enumerators come before each."""
+        places, numbers, before = array("I"), [], []
+        for number in self.of_kind(*ENUMS):
+            numbers.append(number)
+            before.append(len(places))
+            count, size = self._infos[number] & 0xFFFFFF, _EACH[self.kind(number)]
+            at = self.starts[number] + 3
+            places.extend(self.words[at : at + size * count : size])
+        return places.tobytes(), numbers, before
 
     def named(self, name: str, *kinds: Kind) -> Iterator[int]:
         """Numbers of all types of that name, of the kinds if any are given."""
-        for number, word in self._mentions(name):
-            if word == 0 and (not kinds or self.kind(number) in kinds):
-                yield number
+        found = sorted(self._where(self._names, name))
+        return (number for number in found if not kinds or self.kind(number) in kinds)
 
-    def elements_named(self, name: str, *kinds: Kind) -> Iterator[tuple[int, int]]:
-        """Number of the type and index of the element, for elements of types of ``kinds``."""
-        for number, word in self._mentions(name):
-            kind = self.kind(number)
-            if kind in kinds and word >= 3:
-                index, inside = divmod(word - 3, _EACH[kind])
-                if inside == 0:
-                    yield number, index
+    def enumerators_named(self, name: str) -> Iterator[tuple[int, int]]:
+        """Number of the enum and index in it, of all enumerators of that name."""
+        places, numbers, before = self._enumerators
+        for found in sorted(self._where(places, name)):
+            enum = bisect_right(before, found) - 1
+            yield numbers[enum], found - before[enum]
 
-    def _mentions(self, name: str) -> Iterator[tuple[int, int]]:
-        """Type and word in it, of every word that could refer to the string ``name``."""
-        seen: list[tuple[int, int]] = []
+    def _where(self, places: bytes, name: str) -> Iterator[int]:
+        """Indexes in an array of places at which that of the name stands."""
         for place in self._places(name):
             needle = struct.pack("=I", place)
-            at = self.raw.find(needle)
+            at = places.find(needle)
             while at >= 0:
                 if at % 4 == 0:
-                    number = bisect_right(self.starts, at // 4) - 1
-                    # Void shares its start with type 1; bisect_right finds the later one.
-                    seen.append((number, at // 4 - self.starts[number]))
-                at = self.raw.find(needle, at + 1)
-        seen.sort()
-        return iter(seen)
+                    yield at // 4
+                at = places.find(needle, at + 1)
 
     def _places(self, name: str) -> list[int]:
         found: list[int] = []

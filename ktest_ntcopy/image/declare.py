@@ -47,7 +47,7 @@ def declaration(data: BtfData, name: str, pointer_size: int) -> str:
     budget = Budget()
     numbers = list(data.named(bare, *kinds))
     if not tag:
-        numbers += [number for number, _ in data.elements_named(bare, *ENUMS)]
+        numbers += [number for number, _ in data.enumerators_named(bare)]
     if not numbers and tag != "enum":
         ahead = map(data.type, data.named(bare, Kind.FWD))
         numbers = [found.number for found in ahead if not tag or found.flag == (tag == "union")]
