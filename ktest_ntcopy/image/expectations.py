@@ -63,14 +63,26 @@ class _Miss:
     """Nothing of that name, or not as expected."""
 
     detail: str
-    nearest: tuple[str, ...] = ()
+    name: str = ""  #: that was not found
+    among: Callable[[], Iterable[str]] = tuple  #: where it could have been
+    prefix: str = ""  #: of the names that look alike
+    known: tuple[str, ...] = ()  #: names that look alike, if that is known already
+
+    def nearest(self) -> tuple[str, ...]:
+        """Names that look alike.  Takes a tenth of a second among a kernel's symbols."""
+        if not self.name:
+            return self.known
+        return tuple(self.prefix + name for name in nearest(self.name, self.among()))
 
 
 _Answer = str | _Miss
 
 
-def check(image: Image, expectation: Expectation) -> Finding:
-    """Hold one expectation against a kernel.  Raises ConfigError for a damaged file."""
+def check(image: Image, expectation: Expectation, *, alike: bool = True) -> Finding:
+    """Hold one expectation against a kernel.  Raises ConfigError for a damaged file.
+
+    ``alike`` looks for names near one that is missing, which takes its time.
+    """
     if reason := void(image, expectation):
         return _finding(expectation, Found.NOT_APPLICABLE, reason)
     try:
@@ -88,7 +100,8 @@ def check(image: Image, expectation: Expectation) -> Finding:
     if expectation.needs and image.kernel.config is None:
         unsure = f"but whether {' and '.join(expectation.needs)} is set is not known"
         return _finding(expectation, Found.UNKNOWN, f"{answer.detail}, {unsure}")
-    return _finding(expectation, Found.MISSING, answer.detail, answer.nearest)
+    names = answer.nearest() if alike else ()
+    return _finding(expectation, Found.MISSING, answer.detail, names)
 
 
 def _finding(
@@ -115,10 +128,8 @@ def _types(image: Image) -> TypeInfo:
     return image.types
 
 
-def _nothing(expectation: Expectation, names: Iterable[str]) -> _Miss:
-    # For something that ought to be absent nobody wants to know what looks like it.
-    alike = () if expectation.absent else nearest(expectation.name, names)
-    return _Miss("nothing of that name", alike)
+def _nothing(expectation: Expectation, names: Callable[[], Iterable[str]]) -> _Miss:
+    return _Miss("nothing of that name", expectation.name, names)
 
 
 def describe(symbol: Symbol) -> str:
@@ -132,7 +143,7 @@ def _symbol(image: Image, expectation: Expectation) -> _Answer:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
     hits = image.symbols.find(expectation.name)
     if not hits:
-        return _nothing(expectation, image.symbols.names())
+        return _nothing(expectation, image.symbols.names)
     if expectation.type and not any(s.type == expectation.type for s in hits):
         return _Miss(describe(hits[0]))
     also = f", also {', '.join(s.name for s in hits[1:])}" if hits[1:] else ""
@@ -157,7 +168,7 @@ def _export(image: Image, expectation: Expectation) -> _Answer:
         symbols = image.symbols
         if symbols is not None and expectation.name in symbols:
             return _Miss(f"{describe(symbols[expectation.name])}, which is not exported")
-        return _nothing(expectation, exports)
+        return _nothing(expectation, lambda: exports)
     said = describe_export(export)
     if expectation.gpl is not None and export.gpl is not expectation.gpl:
         return _Miss(said)
@@ -171,12 +182,10 @@ def _member(image: Image, expectation: Expectation) -> _Answer:
     member = types.member(expectation.name)
     outer, _, _ = expectation.name.partition(".")
     if member is None:
-        inside = [f"{outer}.{m.name}" for m in types.members(outer)]
-        if inside:
-            alike = () if expectation.absent else nearest(expectation.name, inside)
-            return _Miss(f"{outer} without it", alike)
-        alike = () if expectation.absent else nearest(outer, types.names("compound"))
-        return _Miss(f"no struct or union {outer}", alike)
+        way = expectation.name.removeprefix(f"{outer}.")
+        if inside := [m.name for m in types.members(outer)]:
+            return _Miss(f"{outer} without it", way, lambda: inside, f"{outer}.")
+        return _Miss(f"no struct or union {outer}", outer, lambda: types.names("compound"))
     said = f"{member.type} {expectation.name} at byte {member.offset}, {member.size} bytes"
     if expectation.offset is not None and member.bit_offset != 8 * expectation.offset:
         return _Miss(said)
@@ -205,7 +214,7 @@ def _struct(image: Image, expectation: Expectation) -> _Answer:
     types = _types(image)
     size = types.struct_size(expectation.name)
     if size is None:
-        return _nothing(expectation, types.names("compound"))
+        return _nothing(expectation, lambda: types.names("compound"))
     said = f"{expectation.name}, {size} bytes"
     return _Miss(said) if expectation.size not in (None, size) else said
 
@@ -214,7 +223,7 @@ def _enumerator(image: Image, expectation: Expectation) -> _Answer:
     types = _types(image)
     found = types.enumerator(expectation.name)
     if found is None:
-        return _nothing(expectation, types.names("enumerator"))
+        return _nothing(expectation, lambda: types.names("enumerator"))
     said = f"{found.name} = {found.value}" + (f" in enum {found.enum}" if found.enum else "")
     return _Miss(said) if expectation.value not in (None, found.value) else said
 
@@ -226,7 +235,7 @@ def _prototype(image: Image, expectation: Expectation) -> _Answer:
         symbols = image.symbols
         if symbols is not None and symbols.find(expectation.name):
             raise _UnknownError(f"{types.source} does not describe {expectation.name}()")
-        return _nothing(expectation, types.names("function"))
+        return _nothing(expectation, lambda: types.names("function"))
     try:
         return found if same_signature(found, expectation.signature) else _Miss(found)
     except SignatureError as err:
@@ -245,7 +254,7 @@ def _config(image: Image, expectation: Expectation) -> _Answer:
     if value in wanted:
         return said
     known = expectation.name in config.values or "n" in wanted
-    return _Miss(said, () if known else nearest(expectation.name, config.values))
+    return _Miss(said, "" if known else expectation.name, lambda: config.values)
 
 
 def _call(image: Image, expectation: Expectation) -> _Answer:
@@ -265,7 +274,9 @@ def _call(image: Image, expectation: Expectation) -> _Answer:
         raise _UnknownError(path.detail)
     if expectation.absent and not path.found and not path.complete:
         raise _UnknownError(path.detail)
-    return path.detail if path.found else _Miss(path.detail, path.nearest)
+    if expectation.absent and not path.found and not path.complete:
+        raise _UnknownError(f"{path.detail}; the search was cut off")
+    return path.detail if path.found else _Miss(path.detail, known=path.nearest)
 
 
 def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] | _Miss:
@@ -276,12 +287,12 @@ def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] |
     if variable not in image.symbols:
         if image.symbols.source == "kallsyms":
             raise _UnknownError(f"no {variable} in kallsyms, where not every variable is")
-        return _Miss(f"no variable {variable}", nearest(variable, image.symbols.names()))
+        return _Miss(f"no variable {variable}", variable, image.symbols.names)
     types = _types(image)
     member = types.member(f"{expectation.struct}.{way}")
     if member is None:
         inside = [m.name for m in types.members(expectation.struct)]
-        return _Miss(f"struct {expectation.struct} without {way}", nearest(way, inside))
+        return _Miss(f"struct {expectation.struct} without {way}", way, lambda: inside)
     return image.symbols[variable], member
 
 

@@ -51,7 +51,7 @@ def feature_present(image: Image, feature: Feature) -> bool | None:
     others: set[Found] = set()
     # Cheap questions first: code is looked at only where nothing else answers.
     for expectation in sorted(own, key=lambda e: (not e.marker, e.kind in ("call", "pointer"))):
-        found = check(image, expectation).found
+        found = check(image, expectation, alike=False).found
         if found is Found.FOUND:
             return True
         if found is not Found.NOT_APPLICABLE:

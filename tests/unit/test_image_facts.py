@@ -21,6 +21,7 @@ from ktest_ntcopy.image.nearest import nearest
 from ktest_ntcopy.image.presence import feature_present
 from ktest_ntcopy.image.symbols import SymbolTable, load_symbols, stem
 from tests.unit import fake_kernel as fake
+from tests.unit.whole_kernel import Plan, build, whole
 
 FEATURE = next(f for f in load_features() if f.name == "msg_ntcopy")
 
@@ -143,7 +144,7 @@ def test_ikconfig() -> None:
 
 
 def test_everything_found(tmp_path: Path) -> None:
-    facts = image(tmp_path, fake.with_feature())
+    facts = image(tmp_path, whole())
     expected = FEATURE.expected("6.12", "x86_64")
     assert expected
     for expectation in expected:
@@ -169,20 +170,14 @@ def test_feature_absent(tmp_path: Path) -> None:
     assert feature_present(image(tmp_path, fake.without_feature()), FEATURE) is False
 
 
-@pytest.mark.parametrize(
-    ("symbols", "structs"),
-    [
-        ([fake.MARKER], {}),
-        (["sock_sendmsg_ntcopy"], {}),
-        (["_copy_from_iter"], {"iov_iter": ["count", "nontemporal"]}),
-        ([], {"proto": ["close", "ntcopy"]}),
-    ],
-)
-def test_half_a_feature_counts_as_present(
-    tmp_path: Path, symbols: list[str], structs: dict[str, list[str]]
-) -> None:
-    facts = image(tmp_path, fake.elf(symbols=symbols, btf_data=fake.btf(structs)))
-    assert feature_present(facts, FEATURE) is True
+@pytest.mark.parametrize("number", range(len(FEATURE.expectations)))
+def test_half_a_feature_counts_as_present(tmp_path: Path, number: int) -> None:
+    """Any trace will do that kernels without the feature do not have."""
+    one = FEATURE.expectations[number]
+    plan = Plan()
+    plan.expect(one)
+    expected = not one.shared and not one.absent
+    assert bool(feature_present(image(tmp_path, build(plan)), FEATURE)) is expected
 
 
 def test_unknown_without_symbols(tmp_path: Path) -> None:
