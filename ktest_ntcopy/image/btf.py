@@ -12,7 +12,16 @@ from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image import declare
-from ktest_ntcopy.image.btf_data import COMPOUND, DEPTH, ENUMS, BtfData, BtfError, Budget, Kind
+from ktest_ntcopy.image.btf_data import (
+    COMPOUND,
+    DEPTH,
+    ENUMS,
+    BtfData,
+    BtfError,
+    Budget,
+    Kind,
+    NoBase,
+)
 from ktest_ntcopy.image.btf_layout import Field, enumerators, fields, size_of, spell, strip
 from ktest_ntcopy.image.elf import Elf
 from ktest_ntcopy.image.typeinfo import Enumerator, Member, NameKind
@@ -161,6 +170,10 @@ def read_btf(elf: Elf, *, base: Btf | None = None) -> Btf | None:
         if base is None and (distilled := elf.section(".BTF.base")) and distilled.size:
             base = Btf(elf.read(distilled), pointer_size=pointer_size)
         return Btf(elf.read(section), pointer_size=pointer_size, base=base)
+    except NoBase as err:
+        raise ConfigError(
+            f"{elf.path}: the types of a module continue those of its vmlinux; ask about that"
+        ) from err
     except BtfError as err:
         raise ConfigError(f"{elf.path}: damaged .BTF section: {err}; build it again") from err
 

@@ -77,6 +77,10 @@ class BtfError(TypeInfoError):
     """The bytes are no BTF, or damaged."""
 
 
+class NoBase(BtfError):
+    """The BTF is a module's, and that of its vmlinux was not given."""
+
+
 class Budget:
     """Steps that one question may take: types that contain each other can ask for
     more than any machine has, without a single cycle."""
@@ -146,7 +150,7 @@ class BtfData:
         self._infos = array("I", [0])  # second words: kind, flag and count
         if base is None:
             if text[:1] != b"\0":
-                raise BtfError("this continues the BTF of another file, which was not given")
+                raise NoBase("this continues the BTF of another file, which was not given")
         else:
             first = len(base.raw) // 4
             self.starts, self._infos = base.starts[:], base._infos[:]

@@ -168,8 +168,12 @@ def test_module() -> None:
     assert base.struct_size("own") is None
 
 
-def test_module_without_its_base() -> None:
+def test_module_without_its_base(tmp_path: Path) -> None:
     _, data = module()
+    path = tmp_path / "own.ko"
+    path.write_bytes(fake.elf(btf_data=data))
+    with pytest.raises(ConfigError, match="continue those of its vmlinux"):
+        load_btf(path)
     with pytest.raises(BtfError, match="continues the BTF of another file"):
         Btf(data)
 
