@@ -6,9 +6,9 @@ Functions are decoded one at a time, when a question needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from ktest_ntcopy.image import code_arm64, code_x86
 from ktest_ntcopy.image.alternatives import Alternatives, read_alternatives
@@ -58,8 +58,13 @@ class CodePath:
     found: bool | None  #: None if the file cannot tell; ``detail`` says what it lacks
     detail: str  #: one line: the chain with addresses, or where and why it breaks
     steps: tuple[tuple[str, Call], ...] = ()  #: each function of the chain and its call
-    nearest: tuple[str, ...] = ()  #: names like the one that is missing, best first
     complete: bool = True  #: False if the search gave up at its limit: no proof of absence
+    look: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Names like the one that is missing, best first.  Takes a while to find."""
+        return self.look()
 
 
 class CodeError(ValueError):
@@ -123,8 +128,8 @@ class CodePaths:
         try:
             self._begin()
             if not self._functions.named(source):
-                alike = self._alike(source)
-                return CodePath(source, target, False, self._absent(source), nearest=alike)
+                look = partial(self._alike, source)
+                return CodePath(source, target, False, self._absent(source), look=look)
             steps, complete = self._search(source, target, limit, through)
             if steps:
                 return self._there(source, target, steps, through)
@@ -333,10 +338,11 @@ class CodePaths:
                 said += f"; but there is {' -> '.join([name for name, _ in other])} -> {target}"
         said += f"; {self._absent(*absent)}" if absent else ""
         if target in absent:
-            alike = self._alike(target)
+            look = partial(self._alike, target)
         else:
-            alike = nearest(following[0], {c.name for c in calls if c.name})
-        return CodePath(source, target, False, said, nearest=alike, complete=complete)
+            called = {c.name for c in calls if c.name}
+            look = partial(nearest, following[0], called)
+        return CodePath(source, target, False, said, complete=complete, look=look)
 
     def _alike(self, name: str) -> tuple[str, ...]:
         """Names of the kernel that look like one it lacks."""

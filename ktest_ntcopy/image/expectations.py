@@ -66,12 +66,12 @@ class _Miss:
     name: str = ""  #: that was not found
     among: Callable[[], Iterable[str]] = tuple  #: where it could have been
     prefix: str = ""  #: of the names that look alike
-    known: tuple[str, ...] = ()  #: names that look alike, if that is known already
+    look: Callable[[], tuple[str, ...]] = tuple  #: finds names that look alike in its own way
 
     def nearest(self) -> tuple[str, ...]:
         """Names that look alike.  Takes a tenth of a second among a kernel's symbols."""
         if not self.name:
-            return self.known
+            return self.look()
         return tuple(self.prefix + name for name in nearest(self.name, self.among()))
 
 
@@ -273,10 +273,8 @@ def _call(image: Image, expectation: Expectation) -> _Answer:
     if path.found is None:
         raise _UnknownError(path.detail)
     if expectation.absent and not path.found and not path.complete:
-        raise _UnknownError(path.detail)
-    if expectation.absent and not path.found and not path.complete:
         raise _UnknownError(f"{path.detail}; the search was cut off")
-    return path.detail if path.found else _Miss(path.detail, known=path.nearest)
+    return path.detail if path.found else _Miss(path.detail, look=path.look)
 
 
 def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] | _Miss:
