@@ -18,7 +18,7 @@ class Verdict(enum.StrEnum):
     PARTIAL = "partial"  #: some of it is there
     ABSENT = "absent"  #: nothing that only kernels with the feature have
     UNKNOWN = "unknown"  #: the file cannot tell
-    NOT_APPLICABLE = "not applicable"  #: nothing is expected of such a kernel
+    NOT_APPLICABLE = "not applicable"  #: nothing is known that tells such kernels apart
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
@@ -28,6 +28,8 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
         return Verdict.NOT_APPLICABLE
     # What is not there proves nothing: an older kernel is without it, too.
     own = {f.found for f in applied if not f.expectation.shared and not f.expectation.absent}
+    if not own:
+        return Verdict.NOT_APPLICABLE  # nothing tells such kernels apart
     everything = {f.found for f in applied}
     if Found.FOUND not in own and Found.MISSING in own:
         return Verdict.ABSENT
