@@ -17,6 +17,15 @@ from conformance.sockets import Calls, Segment
 #: time-outs make the socket non-blocking.
 PATIENCE = 20
 
+
+def be_patient(calls: Calls, end: socket.socket) -> None:
+    """Have the blocking calls of a socket give up after PATIENCE seconds."""
+    # Python sets options of AF_VSOCK sockets only to numbers.
+    limit = Segment.of(struct.pack("@ll", PATIENCE, 0))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        calls.setsockopt(end.fileno(), socket.SOL_SOCKET, option, limit)
+
+
 _VMADDR_CID_LOCAL = 1
 _VMADDR_PORT_ANY = 0xFFFFFFFF
 _IPPROTO_UDPLITE = 136
@@ -57,11 +66,8 @@ class Protocol:
                     raise
                 said = errno.errorcode.get(err.errno, str(err.errno))
                 raise Lacking(f"{self.name}: {self.lacking[err.errno]} ({said})") from err
-            # Python sets options of AF_VSOCK sockets only to numbers.
-            limit = Segment.of(struct.pack("@ll", PATIENCE, 0))
             for end in ends:
-                for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                    calls.setsockopt(end.fileno(), socket.SOL_SOCKET, option, limit)
+                be_patient(calls, end)
             yield ends
 
     def _socket(self, stack: contextlib.ExitStack) -> socket.socket:

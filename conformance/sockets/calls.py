@@ -31,6 +31,8 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "getsockopt": (_INT, (_INT, _INT, _INT, _ADDRESS, ctypes.POINTER(ctypes.c_uint32))),
     "setsockopt": (_INT, (_INT, _INT, _INT, _ADDRESS, ctypes.c_uint32)),
     "mprotect": (_INT, (_ADDRESS, _SIZE, _INT)),
+    "unshare": (_INT, (_INT,)),
+    "setns": (_INT, (_INT, _INT)),
 }
 
 
@@ -152,6 +154,14 @@ class Calls:
     def mprotect(self, address: int, length: int, protection: int) -> None:
         """Change what may be done with whole pages."""
         self._call("mprotect", address, length, protection)
+
+    def unshare(self, what: int) -> None:
+        """Leave some of what this thread has in common with others, CLONE_NEW*."""
+        self._call("unshare", what)
+
+    def setns(self, fd: int, what: int) -> None:
+        """Enter the namespace that the descriptor is of, for this thread."""
+        self._call("setns", fd, what)
 
 
 def _function(library: ctypes.CDLL, library_name: str, name: str) -> Any:

@@ -99,3 +99,108 @@ class SockAddrVm(ctypes.Structure):
         ("svm_flags", ctypes.c_uint8),
         ("svm_zero", ctypes.c_uint8 * 3),
     ]
+
+
+class SockAddrStorage(ctypes.Structure):
+    """``struct sockaddr_storage``: room for any address, aligned as a pointer."""
+
+    _fields_ = [
+        ("ss_family", ctypes.c_uint16),
+        ("ss_padding", ctypes.c_uint8 * (128 - 2 - ctypes.sizeof(ctypes.c_void_p))),
+        ("ss_align", ctypes.c_void_p),
+    ]
+
+
+class OldTimeVal(ctypes.Structure):
+    """``struct __kernel_old_timeval``, of SO_TIMESTAMP_OLD."""
+
+    _fields_ = [
+        ("tv_sec", ctypes.c_long),
+        ("tv_usec", ctypes.c_long),
+    ]
+
+
+class SockTimeVal(ctypes.Structure):
+    """``struct __kernel_sock_timeval``, of SO_TIMESTAMP_NEW."""
+
+    _fields_ = [
+        ("tv_sec", ctypes.c_int64),
+        ("tv_usec", ctypes.c_int64),
+    ]
+
+
+class OldTimeSpec(ctypes.Structure):
+    """``struct __kernel_old_timespec``, of SO_TIMESTAMPNS_OLD."""
+
+    _fields_ = [
+        ("tv_sec", ctypes.c_long),
+        ("tv_nsec", ctypes.c_long),
+    ]
+
+
+class TimeSpec(ctypes.Structure):
+    """``struct __kernel_timespec``, of SO_TIMESTAMPNS_NEW."""
+
+    _fields_ = [
+        ("tv_sec", ctypes.c_int64),
+        ("tv_nsec", ctypes.c_int64),
+    ]
+
+
+class ScmTimestamping(ctypes.Structure):
+    """``struct scm_timestamping``, of SO_TIMESTAMPING_OLD: software, nothing, hardware."""
+
+    _fields_ = [
+        ("ts", OldTimeSpec * 3),
+    ]
+
+
+class ScmTimestamping64(ctypes.Structure):
+    """``struct scm_timestamping64``, of SO_TIMESTAMPING_NEW: software, nothing, hardware."""
+
+    _fields_ = [
+        ("ts", TimeSpec * 3),
+    ]
+
+
+class SoTimestamping(ctypes.Structure):
+    """``struct so_timestamping``, the long form of what SO_TIMESTAMPING is set to."""
+
+    _fields_ = [
+        ("flags", ctypes.c_int),
+        ("bind_phc", ctypes.c_int),
+    ]
+
+
+class SockExtendedErr(ctypes.Structure):
+    """``struct sock_extended_err``, of IP_RECVERR and its relatives."""
+
+    _fields_ = [
+        ("ee_errno", ctypes.c_uint32),
+        ("ee_origin", ctypes.c_uint8),
+        ("ee_type", ctypes.c_uint8),
+        ("ee_code", ctypes.c_uint8),
+        ("ee_pad", ctypes.c_uint8),
+        ("ee_info", ctypes.c_uint32),
+        ("ee_data", ctypes.c_uint32),
+    ]
+
+
+class ScmZerocopyRange(ctypes.Structure):
+    """``struct scm_zerocopy_range``: calls ``lo`` to ``hi`` are complete."""
+
+    _fields_ = [
+        ("lo", ctypes.c_uint32),
+        ("hi", ctypes.c_uint32),
+        ("code", ctypes.c_uint32),
+    ]
+
+
+class ScmZerocopyUarg(ctypes.Structure):
+    """``struct scm_zerocopy_uarg``; as many ranges follow as there is room for."""
+
+    _fields_ = [
+        ("count", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("range", ScmZerocopyRange * 0),
+    ]

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Time stamps of received packets, as control messages tell them."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import sys
+import time
+from collections.abc import Sequence
+
+from conformance.sockets import Calls, ControlMessage, Segment
+from conformance.sockets.layout import (
+    OldTimeSpec,
+    OldTimeVal,
+    ScmTimestamping,
+    ScmTimestamping64,
+    SockTimeVal,
+    TimeSpec,
+)
+from conformance.sockets.uapi import So, Sof
+
+#: Option -> the structure in the control message of the same number.
+FORMS: dict[So, type[ctypes.Structure]] = {
+    So.TIMESTAMP_OLD: OldTimeVal,
+    So.TIMESTAMP_NEW: SockTimeVal,
+    So.TIMESTAMPNS_OLD: OldTimeSpec,
+    So.TIMESTAMPNS_NEW: TimeSpec,
+    So.TIMESTAMPING_OLD: ScmTimestamping,
+    So.TIMESTAMPING_NEW: ScmTimestamping64,
+}
+#: Bytes of room for the control messages of one packet.
+ROOM = 512
+_NS = 1_000_000_000
+_PATIENCE = 10.0  # seconds
+
+
+def set_option(calls: Calls, end: socket.socket, option: So, value: int) -> None:
+    """Set an option that is a number.  Raises OSError."""
+    number = Segment.of(value.to_bytes(4, sys.byteorder))
+    calls.setsockopt(end.fileno(), socket.SOL_SOCKET, option, number)
+
+
+def get_option(calls: Calls, end: socket.socket, option: So) -> int:
+    """The first word of an option.  Raises OSError."""
+    data = calls.getsockopt(end.fileno(), socket.SOL_SOCKET, option, 8)
+    return int.from_bytes(data[:4], sys.byteorder)
+
+
+def stamps(message: ControlMessage) -> list[int]:
+    """The times of one control message: nanoseconds since the epoch, 0 for none.
+
+    Raises AssertionError if it is none of the messages that tell times, or not of
+    its size.
+    """
+    assert message.level == socket.SOL_SOCKET, f"{message} is not of SOL_SOCKET"
+    assert message.type in list(So), f"{message} is of no known type"
+    shape = FORMS[So(message.type)]
+    assert len(message.data) == ctypes.sizeof(shape), (
+        f"{So(message.type).name} has {len(message.data)} bytes, not {ctypes.sizeof(shape)}"
+    )
+    value = shape.from_buffer_copy(message.data)
+    if isinstance(value, (OldTimeVal, SockTimeVal)):
+        return [int(value.tv_sec) * _NS + int(value.tv_usec) * 1000]
+    if isinstance(value, (OldTimeSpec, TimeSpec)):
+        return [int(value.tv_sec) * _NS + int(value.tv_nsec)]
+    assert isinstance(value, (ScmTimestamping, ScmTimestamping64))
+    return [int(ts.tv_sec) * _NS + int(ts.tv_nsec) for ts in value.ts]
+
+
+def reported(control: Sequence[ControlMessage], before: int, after: int) -> tuple[So, ...]:
+    """Which options reported, in order; every time must lie between two others (ns).
+
+    Of three times only the first, the software's, may be there: loopback has no clock.
+    """
+    for message in control:
+        first, *rest = stamps(message)
+        # A timeval cannot tell what is less than a microsecond.
+        assert before - 1000 <= first <= after, (
+            f"{So(message.type).name}: {first} is not between {before} and {after}"
+        )
+        assert not any(rest), f"{So(message.type).name}: {rest} beside the software's stamp"
+    return tuple(So(message.type) for message in control)
+
+
+class Witness:
+    """A socket for whose sake the kernel stamps all packets while it is open."""
+
+    def __init__(self, calls: Calls) -> None:
+        """Raises TimeoutError if packets are not stamped within 10 seconds."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        end = self._socket
+        end.bind(("127.0.0.1", 0))
+        set_option(calls, end, So.TIMESTAMPING_OLD, Sof.SOFTWARE | Sof.RX_SOFTWARE)
+        deadline = time.monotonic() + _PATIENCE
+        # The kernel begins to stamp behind the back of who asks for it.
+        while time.monotonic() < deadline:
+            end.sendto(b"?", end.getsockname())
+            if calls.recvmsg(end.fileno(), 1, control=ROOM).control:
+                return
+            time.sleep(0.001)
+        end.close()
+        raise TimeoutError("RX_SOFTWARE did not make the kernel stamp packets")
+
+    def close(self) -> None:
+        """Have no more packets stamped."""
+        self._socket.close()
