@@ -84,7 +84,10 @@ def examine(image: Image, features: Iterable[Feature]) -> Report:
 
 def head(kernel: KernelFile) -> str:
     """A kernel in one line."""
-    config = f"configuration: {kernel.config.source}" if kernel.config else "no configuration"
+    config = "no configuration"
+    if kernel.config:
+        # The file itself has just been named.
+        config = f"configuration: {kernel.config.source.removesuffix(f' in {kernel.path}')}"
     return f"{kernel.path}: Linux {kernel.release} {kernel.arch}, {config}"
 
 

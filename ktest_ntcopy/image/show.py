@@ -44,6 +44,7 @@ class Answer:
     types_from: str = ""  #: "BTF" or "DWARF"
     symbols: tuple[Symbol, ...] = ()
     export: Export | None = None
+    exporting: bool = True  #: the kernel has a table of exports
     calls: tuple[Call, ...] = ()
     config: str = ""  #: value of an option, "n" if it is not set; empty for other names
     config_known: bool = True  #: the option is set, or a source tree has it
@@ -117,6 +118,7 @@ def _symbols(image: Image, answer: Answer) -> None:
     answer.symbols = image.symbols.find(answer.name)
     if not answer.symbols:
         return
+    answer.exporting = image.exports is not None
     if image.exports is not None:
         answer.export = image.exports.get(answer.name)
     if answer.symbols[0].type == "func" and image.code is not None:
@@ -149,7 +151,7 @@ def to_text(answer: Answer) -> str:
     lines += [describe(symbol) for symbol in answer.symbols]
     if answer.export:
         lines.append(describe_export(answer.export))
-    elif answer.symbols and answer.symbols[0].name == answer.name:
+    elif answer.symbols and answer.exporting:
         lines.append("not exported")
     if answer.calls:
         lines += ["calls:", *(f"  {text}" for text in _calls(answer.calls))]
