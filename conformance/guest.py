@@ -199,6 +199,11 @@ def _three(nodeid: str, **failed: tuple[str, str]) -> Reports:
     ]
 
 
+def _for_guest(item: pytest.Item) -> bool:
+    """True for a test of a running kernel; those of its file need no machine."""
+    return item.path.is_relative_to(HERE) and item.get_closest_marker("vmlinux") is None
+
+
 class InGuest:
     """A pytest plugin that has each conformance test run in the guest."""
 
@@ -209,6 +214,12 @@ class InGuest:
         #: Where the processes of one run meet; a worker that was given none is on its own.
         self.folder = Path(given or tempfile.mkdtemp(prefix="ktest-conformance-"))
         self._records: dict[str, Reports] = {}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_ktest_needs_programs(self, nodeid: str) -> bool | None:
+        """These tests bring all that they need."""
+        path = self._config.rootpath / nodeid.partition("::")[0]
+        return False if path.is_relative_to(HERE) else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -223,7 +234,7 @@ class InGuest:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """Report what the guest said instead of running the test here."""
-        if not item.path.is_relative_to(HERE):
+        if not _for_guest(item):
             return None
         hook, config = item.ihook, self._config
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -260,7 +271,7 @@ class InGuest:
                     continue
                 self._read()
                 # Whoever held the lock may have been killed: what it left is done here.
-                mine = (i for i in item.session.items if i.path.is_relative_to(HERE))
+                mine = filter(_for_guest, item.session.items)
                 self._run([i.nodeid for i in mine if i.nodeid not in self._records])
                 self._read()
         return self._records[item.nodeid]

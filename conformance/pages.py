@@ -164,7 +164,7 @@ def _meminfo(name: str) -> int:
 
 def _word(path: str, index: int) -> int:
     try:
-        with open(path, "rb", buffering=0) as file:
+        with Path(path).open("rb", buffering=0) as file:
             return int(struct.unpack("=Q", os.pread(file.fileno(), 8, index * 8))[0])
     except PermissionError as err:
         raise Lacking(f"{path} needs CAP_SYS_ADMIN") from err

@@ -96,7 +96,7 @@ TABLED = tuple(
 OVER_IP = tuple(p for p in TABLED if p.family != socket.AF_UNIX)
 each = pytest.mark.parametrize("via", TABLED, ids=lambda p: p.name, indirect=True)
 each_over_ip = pytest.mark.parametrize("via", OVER_IP, ids=lambda p: p.name, indirect=True)
-each_form = pytest.mark.parametrize("option", (OLD, NEW), ids=lambda o: o.name)
+each_form = pytest.mark.parametrize("option", [OLD, NEW], ids=lambda o: o.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,7 +161,7 @@ def test_every_setting_holds_from_the_call_on(calls: Calls, via: Protocol) -> No
 
 
 @each_form
-@pytest.mark.parametrize("bits", (SOFTWARE, HARDWARE, SOFTWARE | SILENT, Sof(0)), ids=hex)
+@pytest.mark.parametrize("bits", [SOFTWARE, HARDWARE, SOFTWARE | SILENT, Sof(0)], ids=hex)
 def test_getsockopt_tells_what_was_set(calls: Calls, option: So, bits: Sof) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
         set_option(calls, end, option, bits)
@@ -183,9 +183,9 @@ def test_refused_call_changes_nothing(calls: Calls, via: Protocol, option: So) -
 
 
 @each_form
-@pytest.mark.parametrize("bits", (SOFTWARE, HARDWARE, SILENT, Sof(0)), ids=hex)
+@pytest.mark.parametrize("bits", [SOFTWARE, HARDWARE, SILENT, Sof(0)], ids=hex)
 @pytest.mark.parametrize(
-    "via", (protocol("tcp4"), protocol("tcp6")), ids=lambda p: p.name, indirect=True
+    "via", [protocol("tcp4"), protocol("tcp6")], ids=lambda p: p.name, indirect=True
 )
 def test_accepted_socket_inherits(calls: Calls, via: Protocol, option: So, bits: Sof) -> None:
     address = "127.0.0.1" if via.family == socket.AF_INET else "::1"

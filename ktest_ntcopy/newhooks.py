@@ -34,3 +34,13 @@ def pytest_ktest_build_programs(
     tests where there is such a one.  May raise KtestError.  The first answer that
     is not None is taken; the last one to be asked generates and compiles them.
     """
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_ktest_needs_programs(config: pytest.Config, nodeid: str) -> bool | None:
+    """Whether a test in Python needs the test programs in its guest.
+
+    Called in the process that makes them, for each selected test that was not
+    collected from a feature file.  The first answer that is not None is taken; a test
+    that nobody speaks for may take the ``guest`` fixture, so the programs are made.
+    """

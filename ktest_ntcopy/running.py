@@ -225,12 +225,13 @@ class Running(Judging):
         self._prepared = True
         self.book.plan(ids)
         booting = [i for i in ids if self.naming.needs_machine(i)]
-        foreign = any(not self.naming.is_ours(i) for i in ids)
+        foreign = [i for i in ids if not self.naming.is_ours(i)]
         try:
             booting = [i for i in booting if not self._stops(i)]
             if not booting and not foreign:
                 return False
-            programs = foreign or any(self.naming.needs_programs(i) for i in booting)
+            programs = any(self.naming.needs_programs(i) for i in booting)
+            programs = programs or any(self._takes_programs(i) for i in foreign)
             if problem := self.options.kernel.boot_problem:
                 raise ConfigError(problem)
             # Read now: a damaged symbol table is to be said before the first test.
@@ -247,6 +248,11 @@ class Running(Judging):
             # Only tests in Python: one that asks for the guest will say it.
             self.programs.fail(err)
         return bool(booting)
+
+    def _takes_programs(self, nodeid: str) -> bool:
+        """True for a test in Python that nobody says does without them."""
+        hook = self.config.hook.pytest_ktest_needs_programs
+        return hook(config=self.config, nodeid=nodeid) is not False
 
     def _stops(self, nodeid: str) -> bool:
         """True for a case that needs something this kernel or machine does not have."""

@@ -139,7 +139,8 @@ class Device:
 
     def _ioctl(self, command: ctypes.Array[ctypes.c_char]) -> int:
         value = IfReqValue(ifru_data=ctypes.addressof(command))
-        return fcntl.ioctl(self._socket, SIOCETHTOOL, bytearray(IfReq(self.name.encode(), value)))
+        request = bytearray(IfReq(self.name.encode(), value))
+        return int(fcntl.ioctl(self._socket, SIOCETHTOOL, request))
 
     def names(self) -> tuple[str, ...]:
         """The names of all features this kernel knows, by number; some may be empty."""
