@@ -103,7 +103,10 @@ def check(image: Image, expectation: Expectation, *, alike: bool = True) -> Find
     if expectation.needs and image.kernel.config is None:
         unsure = f"but whether {' and '.join(expectation.needs)} is set is not known"
         return _finding(expectation, Found.UNKNOWN, f"{answer.detail}, {unsure}")
-    names = answer.nearest() if alike else ()
+    try:
+        names = answer.nearest() if alike else ()
+    except TypeInfoError as err:
+        raise image.damaged(f"damaged type information: {err}") from err
     return _finding(expectation, Found.MISSING, answer.detail, names)
 
 
@@ -182,7 +185,7 @@ def _export(image: Image, expectation: Expectation) -> _Answer:
 
 def _member(image: Image, expectation: Expectation) -> _Answer:
     types = _types(image)
-    member = types.member(expectation.name)
+    member = image.member(expectation.name)
     outer, _, _ = expectation.name.partition(".")
     if member is None:
         way = expectation.name.removeprefix(f"{outer}.")
@@ -288,7 +291,7 @@ def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] |
             raise _UnknownError(f"no {variable} in kallsyms, where not every variable is")
         return _Miss(f"no variable {variable}", variable, image.symbols.names)
     types = _types(image)
-    member = types.member(f"{expectation.struct}.{way}")
+    member = image.member(f"{expectation.struct}.{way}")
     if member is None:
         inside = [m.name for m in types.members(expectation.struct)]
         return _Miss(f"struct {expectation.struct} without {way}", way, lambda: inside)

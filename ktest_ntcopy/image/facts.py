@@ -28,6 +28,7 @@ class Image:
     def __init__(self, kernel: KernelFile, *, dwarf: bool = False) -> None:
         self.kernel = kernel
         self._dwarf = dwarf
+        self._members: dict[str, Member | None] = {}
 
     @cached_property
     def _elf(self) -> Elf | None:
@@ -63,6 +64,12 @@ class Image:
             except TypeInfoError as err:
                 raise self.damaged(f"damaged debug information: {err}") from err
         return None
+
+    def member(self, path: str) -> Member | None:
+        """``types.member(path)``; many expectations are about few members."""
+        if path not in self._members:
+            self._members[path] = self.types.member(path) if self.types else None
+        return self._members[path]
 
     @cached_property
     def exports(self) -> Exports | None:
