@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import select
 import socket
 import sys
 import time
@@ -15,10 +16,18 @@ from conformance.sockets.layout import (
     OldTimeVal,
     ScmTimestamping,
     ScmTimestamping64,
+    SockExtendedErr,
     SockTimeVal,
     TimeSpec,
 )
-from conformance.sockets.uapi import So, Sof
+from conformance.sockets.uapi import (
+    IP_RECVERR,
+    IPV6_RECVERR,
+    MSG_ERRQUEUE,
+    SO_EE_ORIGIN_TIMESTAMPING,
+    So,
+    Sof,
+)
 
 #: Option -> the structure in the control message of the same number.
 FORMS: dict[So, type[ctypes.Structure]] = {
@@ -33,6 +42,8 @@ FORMS: dict[So, type[ctypes.Structure]] = {
 ROOM = 512
 _NS = 1_000_000_000
 _PATIENCE = 10.0  # seconds
+_SOON = 1000  # milliseconds
+_RECVERR = ((socket.IPPROTO_IP, IP_RECVERR), (socket.IPPROTO_IPV6, IPV6_RECVERR))
 
 
 def set_option(calls: Calls, end: socket.socket, option: So, value: int) -> None:
@@ -81,6 +92,33 @@ def reported(control: Sequence[ControlMessage], before: int, after: int) -> tupl
         )
         assert not any(rest), f"{So(message.type).name}: {rest} beside the software's stamp"
     return tuple(So(message.type) for message in control)
+
+
+def looped(calls: Calls, end: socket.socket) -> int | None:
+    """The identifier of the first stamp of a sent packet.
+
+    None if nothing came back in a second, or what came back tells no time: the kernel
+    returns packets that were to be stamped to sockets that are not to be told, too.
+    Raises AssertionError if it comes with data, or is not as it has to be.
+    """
+    waiting = select.poll()
+    waiting.register(end, 0)
+    try:
+        waiting.poll(_SOON)
+        got = calls.recvmsg(end.fileno(), 1, control=ROOM, flags=MSG_ERRQUEUE)
+    except BlockingIOError:
+        return None
+    assert not got.data, f"a stamp came with {got.length} bytes of data"
+    times = [one for one in got.control if one.level == socket.SOL_SOCKET]
+    errors = [one for one in got.control if (one.level, one.type) in _RECVERR]
+    (error,) = errors
+    if not times:
+        return None
+    (time_of,) = times
+    assert any(stamps(time_of)), "a packet came back with a time of zero"
+    found = SockExtendedErr.from_buffer_copy(error.data[: ctypes.sizeof(SockExtendedErr)])
+    assert found.ee_origin == SO_EE_ORIGIN_TIMESTAMPING, f"ee_origin is {found.ee_origin}"
+    return int(found.ee_data)
 
 
 class Witness:
