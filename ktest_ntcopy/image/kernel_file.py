@@ -116,6 +116,8 @@ def _directory(path: Path) -> KernelFile:
     image = path / "vmlinux"
     if not is_file(image):
         hint = "finish the build there" if is_file(path / ".config") else "no kernel build"
+        if packed := sorted(p.name for p in path.glob("vmlinuz*"))[:3]:
+            hint = f"give one of the kernels in it: {', '.join(packed)}"
         raise ConfigError(f"{path}: directory without a vmlinux ({hint})")
     for needed in (".config", "include/config/kernel.release"):
         if not is_file(path / needed):

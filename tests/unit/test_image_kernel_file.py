@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import Expectation
+from ktest_ntcopy.image import expectations
 from ktest_ntcopy.image.expectations import check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.typeinfo import TypeInfoError
 from tests.unit import fake_kernel as fake
 
 
@@ -224,7 +226,25 @@ def test_truncated_bzimage(tmp_path: Path) -> None:
 
 
 def test_directory_without_vmlinux(tmp_path: Path) -> None:
-    assert "without a vmlinux" in refusal(tmp_path)
+    assert "without a vmlinux (no kernel build)" in refusal(tmp_path)
+
+
+def test_directory_of_installed_kernels(tmp_path: Path) -> None:
+    put(tmp_path, fake.bzimage(), "vmlinuz-6.12.117-test")
+    assert "give one of the kernels in it: vmlinuz-6.12.117-test" in refusal(tmp_path)
+
+
+def test_damage_that_only_the_search_for_like_names_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names() -> Iterable[str]:
+        raise TypeInfoError("string 128 is not in the table")
+
+    miss = expectations._Miss("gone", name="proto.absent", among=names)
+    monkeypatch.setitem(expectations._ASK, "member", lambda *_: miss)
+    facts = Image(open_kernel(put(tmp_path, fake.with_feature())))
+    with pytest.raises(ConfigError, match="damaged type information: string 128"):
+        check(facts, Expectation(kind="member", name="proto.absent", why="so"))
 
 
 @pytest.mark.parametrize("gone", [".config", "include/config/kernel.release"])
