@@ -87,13 +87,18 @@ def _until(calls: Calls, end: socket.socket, count: int) -> Iterator[Completion]
         one = read_one(calls, end)
         if one is None:
             assert time.monotonic() < deadline, f"{left} calls were not notified of"
-            waiting = select.poll()
-            waiting.register(end, 0)
-            waiting.poll(100)
+            wait_for_one(end)
             continue
         assert one.hi >= one.lo, f"{one} ends before it begins"
         left -= one.hi - one.lo + 1
         yield one
+
+
+def wait_for_one(end: socket.socket) -> None:
+    """Wait until the error queue has something, for PATIENCE at the most."""
+    waiting = select.poll()
+    waiting.register(end, 0)
+    waiting.poll(PATIENCE * 1000)
 
 
 def numbers(found: Sequence[Completion]) -> list[int]:

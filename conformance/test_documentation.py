@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel keeps what its own documentation says, as far as programs can tell.
 
-Each test names the document and the section that it goes by.  Where the kernel's source
-tree is at hand, the last test looks whether the documents still say that.  What the
-documents say of one feature and its module tests anyway is not repeated here.
+Each test names the document and the section that it goes by; ``test_claims`` looks
+whether they still say so.  What the documents say of one feature and its module tests anyway is not repeated here.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.attempts import Attempt, Seen, by_send, difference, each_call, payload
-from conformance.claims import CLAIMS, FOLDER, Claim, claim, stale
+from conformance.claims import claim
 from conformance.completions import numbers, read_all, read_one
 from conformance.features import constant
 from conformance.network import Namespace
@@ -30,7 +30,6 @@ from conformance.protocols import PATIENCE, PROTOCOLS, Lacking, Protocol, protoc
 from conformance.sockets import Calls, ControlMessage, GuardedPages, Message, Segment
 from conformance.sockets.uapi import MSG_ERRQUEUE, MSG_ZEROCOPY, So, Sof
 from conformance.stamps import ROOM, Witness, get_option, looped, reported, set_option
-from ktest_ntcopy.image.kernel_file import KernelFile
 
 ZEROCOPY, STAMPING, NTCOPY = "msg_zerocopy.rst", "timestamping.rst", "msg_ntcopy.rst"
 OPTIONS = "1.3.3 Timestamp Options"
@@ -106,19 +105,39 @@ def test_each_socket_counts_its_calls_from_zero(
                 calls.recv(receiver.fileno(), 7)
 
 
-@claim(ZEROCOPY, "Notifications", "not incremented on failure", "called with length zero")
+@claim(ZEROCOPY, "Notifications", "not incremented on failure")
 @each(SENDING)
-def test_failures_and_empty_calls_do_not_count(calls: Calls, via: Protocol, zerocopy: Pair) -> None:
-    """A call that fails or has no data leaves the counter alone."""
+def test_failures_do_not_count(calls: Calls, via: Protocol, zerocopy: Pair) -> None:
+    """A call that fails leaves the counter alone."""
     with zerocopy(via) as (here, _):
-        fd = here.fileno()
-        assert calls.send(fd, Segment.of(b""), MSG_ZEROCOPY) == 0
-        assert failure(lambda: calls.send(fd, Segment(0, 9), MSG_ZEROCOPY)) == "EFAULT"
-        calls.send(fd, Segment.of(b"first"), MSG_ZEROCOPY)
-        assert calls.send(fd, Segment.of(b""), MSG_ZEROCOPY) == 0
-        calls.send(fd, Segment.of(b"second"), MSG_ZEROCOPY)
-        assert numbers(read_all(calls, here, 2)) == [0, 1]
-        assert read_one(calls, here) is None
+        for number in range(3):
+            unreadable = Segment(0, 9)
+            failing = partial(calls.send, here.fileno(), unreadable, MSG_ZEROCOPY)
+            assert failure(failing) == "EFAULT"
+            calls.send(here.fileno(), Segment.of(b"sent"), MSG_ZEROCOPY)
+            assert numbers(read_all(calls, here, 1)) == [number]
+
+
+#: Seen in 6.12 and 6.18.  A length that includes the UDP header is never zero.
+_COUNTS_EMPTY = pytest.mark.xfail(
+    strict=True, reason="the kernel counts empty datagrams, which the document does not say"
+)
+
+
+@claim(ZEROCOPY, "Notifications", "not incremented", "called with length zero")
+@pytest.mark.parametrize(
+    "via",
+    [*STREAMS, *(pytest.param(p, marks=_COUNTS_EMPTY) for p in DATAGRAMS)],
+    ids=lambda p: p.name,
+    indirect=True,
+)
+def test_empty_calls_do_not_count(calls: Calls, via: Protocol, zerocopy: Pair) -> None:
+    """A call with length zero leaves the counter alone."""
+    with zerocopy(via) as (here, _):
+        for number in range(3):
+            assert calls.send(here.fileno(), Segment.of(b""), MSG_ZEROCOPY) == 0
+            calls.send(here.fileno(), Segment.of(b"sent"), MSG_ZEROCOPY)
+            assert numbers(read_all(calls, here, 1)) == [number]
 
 
 @claim(ZEROCOPY, "Notifications", "counts system call invocations, not bytes")
@@ -297,7 +316,7 @@ def test_option_is_refused_elsewhere(calls: Calls) -> None:
     with protocol("tcp4").pair(calls) as (here, _):
         allow(here)
     with protocol("unix_stream").pair(calls) as (here, _):
-        setting = lambda: here.setsockopt(socket.SOL_SOCKET, So.ZEROCOPY, 1)  # noqa: E731
+        setting = partial(set_option, calls, here, So.ZEROCOPY, 1)
         assert failure(setting) in ("EOPNOTSUPP", "ENOTSUP")
 
 
@@ -337,8 +356,7 @@ def test_other_bits_are_refused(calls: Calls, via: Protocol, option: So) -> None
     with via.pair(calls) as (here, _):
         set_option(calls, here, option, Sof.SOFTWARE)
         for bit in (30, 29, 24):
-            found = failure(lambda bit=bit: set_option(calls, here, option, 1 << bit))  # type: ignore[misc]
-            assert found == "EINVAL"
+            assert failure(partial(set_option, calls, here, option, 1 << bit)) == "EINVAL"
             assert get_option(calls, here, option) == Sof.SOFTWARE
 
 
@@ -400,7 +418,7 @@ def test_filter_drops_what_others_asked_for(calls: Calls, via: Protocol, stampin
 def test_stats_need_tsonly(calls: Calls, via: Protocol) -> None:
     """OPT_STATS alone is refused."""
     with via.pair(calls) as (here, _):
-        alone = lambda: set_option(calls, here, So.TIMESTAMPING_NEW, Sof.OPT_STATS)  # noqa: E731
+        alone = partial(set_option, calls, here, So.TIMESTAMPING_NEW, Sof.OPT_STATS)
         assert failure(alone) == "EINVAL"
         set_option(calls, here, So.TIMESTAMPING_NEW, Sof.OPT_STATS | Sof.OPT_TSONLY)
 
@@ -482,7 +500,9 @@ def test_single_calls_ask_by_control_message(calls: Calls, via: Protocol) -> Non
 )
 @each(SENDING)
 @pytest.mark.parametrize("option", [So.TIMESTAMP_NEW, So.TIMESTAMPNS_NEW], ids=lambda o: o.name)
-def test_new_options_always_have_64_bits(calls: Calls, via: Protocol, option: So) -> None:
+def test_new_options_always_have_64_bits(
+    calls: Calls, via: Protocol, option: So, stamping: None
+) -> None:
     """Their times have two words of 64 bits, whatever the program's are."""
     with via.pair(calls) as (here, there):
         set_option(calls, there, option, 1)
@@ -510,19 +530,3 @@ def test_flag_changes_nothing_that_can_be_seen(calls: Calls, via: Protocol) -> N
     attempt = Attempt(protocol=via, act=each_call(calls, by_send, *batches))
     plain: Seen = attempt.run(calls, 0)
     assert difference(plain, attempt.run(calls, constant("MSG_NTCOPY"))) == ""
-
-
-# All of them
-
-
-@pytest.mark.vmlinux
-@pytest.mark.parametrize("made", CLAIMS, ids=str)
-def test_document_still_says_so(kernel_file: KernelFile | None, made: Claim) -> None:
-    """The words that a test goes by are in the source tree of the kernel under test."""
-    if kernel_file is None or kernel_file.source_tree is None:
-        pytest.skip("no source tree: give --kernel a build directory or the vmlinux in it")
-    path = kernel_file.source_tree / FOLDER / made.document
-    if not path.is_file():
-        pytest.skip(f"{kernel_file.source_tree} has no {FOLDER}/{made.document}")
-    if why := stale(made, path.read_text(encoding="utf-8", errors="replace")):
-        pytest.fail(why, pytrace=False)

@@ -34,6 +34,7 @@ NUMBERS: dict[str, tuple[str, int]] = {
     "MSG_ERRQUEUE": ("sys/socket.h", uapi.MSG_ERRQUEUE),
     "MSG_ZEROCOPY": ("sys/socket.h", uapi.MSG_ZEROCOPY),
     "IP_RECVERR": ("netinet/in.h", uapi.IP_RECVERR),
+    "IP_RECVTTL": ("netinet/in.h", uapi.IP_RECVTTL),
     "IPV6_RECVERR": ("netinet/in.h", uapi.IPV6_RECVERR),
     "SO_EE_ORIGIN_TIMESTAMPING": ("linux/errqueue.h", uapi.SO_EE_ORIGIN_TIMESTAMPING),
     "SO_EE_ORIGIN_ZEROCOPY": ("linux/errqueue.h", uapi.SO_EE_ORIGIN_ZEROCOPY),

@@ -47,6 +47,8 @@ class Message:
     segments: tuple[Segment, ...] = ()
     control: tuple[ControlMessage, ...] = ()
     address: bytes = b""
+    #: Memory to use in place of ``control``, whatever is in it.
+    control_memory: Segment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +194,7 @@ class _Header:
         self._iov = (IoVec * max(count, 1))()
         for entry, segment in zip(self._iov, message.segments, strict=False):
             entry.iov_base, entry.iov_len = segment.address, segment.length
-        self._control = Segment.of(build_control(message.control))
+        self._control = message.control_memory or Segment.of(build_control(message.control))
         self._name = Segment.of(message.address)
         self._message = message
         self.raw = MsgHdr(
@@ -200,6 +202,6 @@ class _Header:
             msg_namelen=self._name.length,
             msg_iov=self._iov,
             msg_iovlen=count,
-            msg_control=self._control.address if message.control else None,
+            msg_control=self._control.address if self._control.length else None,
             msg_controllen=self._control.length,
         )
