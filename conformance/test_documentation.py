@@ -2,7 +2,8 @@
 """The kernel keeps what its own documentation says, as far as programs can tell.
 
 Each test names the document and the section that it goes by; ``test_claims`` looks
-whether they still say so.  What the documents say of one feature and its module tests anyway is not repeated here.
+whether they still say so.  What the documents say of one feature, and its module tests
+anyway, is not repeated here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A C library whose flagged sends are not like plain ones, for LD_PRELOAD.  LIE
- * names what is wrong; the conformance tests have to notice.
+ * A C library whose flagged sends are not like plain ones, and that is not to be
+ * trusted in other things, for LD_PRELOAD.  LIE names what is wrong; the
+ * conformance tests have to notice.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <time.h>
+#include <linux/errqueue.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -144,4 +151,92 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned int len, int flags)
 		vec[i].msg_len = sent;
 	}
 	return i ? (int)i : -1;
+}
+
+/* What the error queue says of zerocopy calls. */
+static void lie_about_completion(struct sock_extended_err *err)
+{
+	if (err->ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+		return;
+	if (lies("completion-too-early"))
+		err->ee_data++;
+	if (lies("completion-skips-one"))
+		err->ee_info = err->ee_data += 1;
+	if (lies("never-copied"))
+		err->ee_code = 0;
+	if (lies("completion-is-an-error"))
+		err->ee_errno = EIO;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t (*real)(int fd, struct msghdr *msg, int flags);
+	struct cmsghdr *cmsg;
+	ssize_t got;
+
+	real = (ssize_t (*)(int, struct msghdr *, int))
+		dlsym(RTLD_NEXT, "recvmsg");
+	got = real(fd, msg, flags);
+	if (got < 0)
+		return got;
+	for (cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+		if (flags & MSG_ERRQUEUE && cmsg->cmsg_level != SOL_SOCKET)
+			lie_about_completion((void *)CMSG_DATA(cmsg));
+		if (flags & MSG_ERRQUEUE || cmsg->cmsg_level != SOL_SOCKET)
+			continue;
+		if (lies("no-stamp") && cmsg->cmsg_type == 65)
+			msg->msg_controllen = 0;
+		if (lies("stamp-of-1970"))
+			memset(CMSG_DATA(cmsg), 0, 8);
+		if (lies("stamp-of-hardware") && cmsg->cmsg_len > CMSG_LEN(32))
+			memset(CMSG_DATA(cmsg) + 32, 1, 1);
+		if (lies("old-stamps-only") && cmsg->cmsg_type == 65)
+			cmsg->cmsg_type = 37;
+	}
+	return got;
+}
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	int (*real)(int fd, int level, int name, const void *value,
+		    socklen_t len);
+	int ret;
+
+	real = (int (*)(int, int, int, const void *, socklen_t))
+		dlsym(RTLD_NEXT, "setsockopt");
+	ret = real(fd, level, name, value, len);
+	return ret < 0 && errno == EINVAL && lies("takes-any-bit") ? 0 : ret;
+}
+
+/* What ethtool says of features. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	int (*real)(int fd, unsigned long request, void *data);
+	struct ethtool_gfeatures *features;
+	va_list list;
+	void *data;
+	__u32 i;
+	int ret;
+
+	va_start(list, request);
+	data = va_arg(list, void *);
+	va_end(list);
+	real = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
+	if (request != SIOCETHTOOL)
+		return real(fd, request, data);
+	features = (void *)((struct ifreq *)data)->ifr_data;
+	if (features->cmd == ETHTOOL_SFEATURES && lies("feature-is-stuck"))
+		return 0;
+	ret = real(fd, request, data);
+	if (ret < 0 || features->cmd != ETHTOOL_GFEATURES)
+		return ret;
+	for (i = 0; i < features->size; i++) {
+		if (lies("features-are-on"))
+			features->features[i].active = ~0;
+		if (lies("features-are-fixed"))
+			features->features[i].never_changed = ~0;
+		if (lies("loopback-offers-all"))
+			features->features[i].available = ~0;
+	}
+	return ret;
 }
