@@ -6,10 +6,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from ktest_ntcopy.image.kallsyms import find_tables, relocated_base
+from ktest_ntcopy.image.kallsyms import find_tables, image_start, relocated_base
 from ktest_ntcopy.image.reader import Source
 
 _LIMIT = 128 << 20  # bytes
+_RISCV = 0xFFFFFFFF80000000  # where riscv kernels of 64 bits are linked, all of them
 
 
 def flat_sections(source: Source, order: str) -> Iterator[tuple[str, int, int, int]]:
@@ -20,7 +21,9 @@ def flat_sections(source: Source, order: str) -> Iterator[tuple[str, int, int, i
     data = source.read(0, min(source.size, _LIMIT))
     tables = find_tables(data, bits=64)
     base = 0
-    if tables and tables.form != "absolute":
+    if tables and tables.form == "place":
+        base = image_start(data) or _RISCV
+    elif tables and tables.form != "absolute":
         # Without relocations (riscv) the first symbol is where the image begins.
         moved = None if tables.base else relocated_base(data, tables.base_at)
         base = moved[0] if moved else tables.base

@@ -9,7 +9,10 @@ changed over the versions (all of these from 5.0 on are read here):
 - the number of symbols, their packed names, and where every 256th name begins, before
   the tokens.  The markers prove the names;
 - the addresses: 32 bits per symbol and a base, either before the number of symbols (up to
-  6.3) or after the tokens; or whole addresses.  They are sorted, which proves them.
+  6.3) or after the tokens; or whole addresses; or, lately, 32 bits that count from where
+  they lie themselves.  They are sorted, which proves them.
+
+Each table begins at a multiple of a word, lately of 4 bytes on all machines.
 
 No I/O here.
 """
@@ -28,6 +31,7 @@ _FEWEST, _MOST = 300, 1 << 22  # symbols of a kernel
 _TRIES = 1000  # places that look like digits' tokens; kernels have one or two
 _REACH = 32 << 20  # bytes before the tokens in which the names must begin
 _STEP = 1 << 20  # bytes
+_LONGEST = 256 * 514  # bytes of 256 names
 #: Kinds of symbols as nm prints them; kallsyms has these before each name.
 _LETTERS = frozenset(b"aAbBcCdDgGiInNrRsStTuUvVwW?")
 
@@ -42,7 +46,8 @@ class Tables:
     count: int  #: symbols
     names_at: int
     addresses_at: int
-    form: str  #: "relative", "percpu" (relative, but per-CPU symbols absolute), "absolute"
+    form: str  #: "relative", "percpu" (relative, but per-CPU symbols absolute), "absolute";
+    #: or "place": relative to each number's own address, so the base is that of the data
     base_at: int  #: where the base address lies, for the relative forms
     base: int  #: as the data say; 0 where a relocation puts it in
 
@@ -98,10 +103,13 @@ def _tokens(data: bytes, zero_at: int, bits: int) -> tuple[str, tuple[bytes, ...
             return None
         starts.append(at)
     end = data.find(b"\0", at, at + 512) + 1
-    index_at = _align(end, bits // 8)
-    if not end or index_at + 512 > len(data):
+    if not end:
         return None
-    for order in "<>":
+    for order, index_at in itertools.product(
+        "<>", sorted({_align(end, 4), _align(end, bits // 8)})
+    ):
+        if index_at + 512 > len(data):
+            return None
         index = struct.unpack_from(order + "256H", data, index_at)
         first = second - index[1]
         if (
@@ -125,10 +133,15 @@ def _around(
 ) -> Tables | None:
     word = bits // 8
     budget.take(_MOST // 8)
-    for count_at, count in _counts(data, order, tokens_at, word):
+    counts = itertools.chain(
+        ((at, count, 4) for at, count in _marked(data, order, tokens_at)),
+        ((at, count, word) for at, count in _counts(data, order, tokens_at, word)),
+    )
+    for count_at, count, step in counts:
         if budget.spent:
             return None
-        if _names_fit(data, order, tokens, count_at + word, count, tokens_at, word, budget):
+        names_at = count_at + step
+        if _names_fit(data, order, tokens, names_at, count, tokens_at, step, budget):
             break
     else:
         return None
@@ -137,25 +150,52 @@ def _around(
         if addresses_at < 0 or max(base_at, addresses_at) + word > len(data):
             continue
         base = 0
-        if form == "absolute":
+        if form == "place":
+            numbers = _numbers(data, order + f"{count}i", addresses_at)
+            if numbers and 0 <= numbers[0] < 4 * count:  # the first symbol lies elsewhere
+                continue
+        elif form == "absolute":
             numbers = _numbers(data, order + f"{count}{base_at_word}", addresses_at)
         else:
             numbers = _numbers(data, order + f"{count}I", addresses_at)
             (base,) = struct.unpack_from(order + base_at_word, data, base_at)
             form = "percpu" if numbers and numbers[-1] >> 31 else form
-        if numbers and _sorted(_resolve(numbers, form, 1 << 64)):
+        if numbers and _sorted(_resolve(numbers, form, 1 << 64, addresses_at)):
             return Tables(
                 order=order,
                 bits=bits,
                 tokens=tokens,
                 count=count,
-                names_at=count_at + word,
+                names_at=names_at,
                 addresses_at=addresses_at,
                 form=form,
                 base_at=base_at,
                 base=base,
             )
     return None
+
+
+def _marked(data: bytes, order: str, before: int) -> Iterator[tuple[int, int]]:
+    """The same where tables begin at multiples of 4 bytes.
+
+    There every number could be that of the symbols, but the markers end where the tokens
+    begin, and say how far before them the names began, except for up to 256 names.
+    """
+    if before % 4:
+        return
+    start = max(0, before - _MOST // 256 * 4)
+    numbers = struct.unpack_from(f"{order}{(before - start) // 4}I", data, start)
+    first = len(numbers) - 1
+    while first > 0 and numbers[first - 1] < numbers[first]:
+        first -= 1
+    markers = len(numbers) - first
+    if first < 0 or numbers[first] or markers < 2:
+        return
+    names_end = before - 4 * markers - numbers[-1]
+    for at in range(names_end & ~3, max(4, names_end - _LONGEST), -4):
+        (count,) = struct.unpack_from(order + "I", data, at - 4)
+        if 256 * (markers - 1) < count <= 256 * markers and count >= _FEWEST:
+            yield at - 4, count
 
 
 def _counts(data: bytes, order: str, before: int, word: int) -> Iterator[tuple[int, int]]:
@@ -218,6 +258,7 @@ def _places(count_at: int, index_end: int, count: int, word: int) -> Iterator[tu
     yield "relative", after, after + room
     yield "relative", count_at - word - room, count_at - word
     yield "absolute", count_at - word * count, 0
+    yield "place", _align(index_end, 4), 0
 
 
 def _numbers(data: bytes, layout: str, at: int) -> tuple[int, ...]:
@@ -226,9 +267,11 @@ def _numbers(data: bytes, layout: str, at: int) -> tuple[int, ...]:
     return struct.unpack_from(layout, data, at)
 
 
-def _resolve(numbers: tuple[int, ...], form: str, base: int) -> list[int]:
+def _resolve(numbers: tuple[int, ...], form: str, base: int, at: int) -> list[int]:
     if form == "absolute":
         return list(numbers)
+    if form == "place":
+        return [base + at + 4 * i + n for i, n in enumerate(numbers)]
     if form == "relative":
         return [base + n for n in numbers]
     # Of 32 bits signed: negative is -1 - distance from the base, others stand for themselves.
@@ -246,17 +289,18 @@ def _align(at: int, to: int) -> int:
 def read_names(data: bytes, tables: Tables, *, base: int | None = None) -> list[Named]:
     """All symbols in the order of their addresses.
 
-    ``base`` replaces the tables' own base where a relocation would.  Raises IndexError or
+    ``base`` replaces the tables' own base where a relocation would; for the form "place" it
+    is the address of the data's first byte.  Raises IndexError or
     struct.error for data that are not those in which the tables were found.
     """
-    letter = "Q" if tables.form == "absolute" and tables.bits == 64 else "I"
+    letter = {"absolute": "Q" if tables.bits == 64 else "I", "place": "i"}.get(tables.form, "I")
     numbers = struct.unpack_from(f"{tables.order}{tables.count}{letter}", data, tables.addresses_at)
     start = tables.base if base is None else base
     mask = (1 << tables.bits) - 1
     token = [t.decode("latin-1") for t in tables.tokens].__getitem__
     found = []
     at = tables.names_at
-    for address in _resolve(numbers, tables.form, start):
+    for address in _resolve(numbers, tables.form, start, tables.addresses_at):
         length = data[at]
         at += 1
         if length & 0x80:
@@ -266,6 +310,17 @@ def read_names(data: bytes, tables: Tables, *, base: int | None = None) -> list[
         at += length
         found.append(Named(name[1:], name[0], address & mask))
     return found
+
+
+def image_start(data: bytes) -> int:
+    """The address that an arm64 Image is linked at, from any of its relocations; or 0."""
+    kind = re.escape(struct.pack("<Q", 0x403))
+    for hit in itertools.islice(re.finditer(b"(?s:.{6})\xff\xff" + kind, data), 1000):
+        place = struct.unpack_from("<Q", hit.group())[0]
+        start = place & -(1 << 27)
+        if place % 8 == 0 and place - start < len(data):
+            return int(start)
+    return 0
 
 
 def relocated_base(data: bytes, base_at: int) -> tuple[int, int] | None:

@@ -31,7 +31,13 @@ def read_kallsyms(elf: Elf) -> SymbolTable | None:
 
 
 def _relocated(elf: Elf, section: Section, data: bytes, tables: Tables) -> int:
-    """The base address where a relocation puts it in (arm64), or 0."""
+    """The base address that the tables do not say: 0 if nothing else does, either.
+
+    Where addresses count from their own places, it is the section's; else a relocation
+    puts it in (arm64).
+    """
+    if tables.form == "place":
+        return section.address
     if elf.flat:
         moved = relocated_base(data, tables.base_at)
         return moved[1] if moved else 0

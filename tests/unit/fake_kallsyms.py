@@ -17,7 +17,8 @@ class Layout:
 
     bits: int = 64
     order: str = "<"
-    form: str = "relative"  #: or "percpu", "absolute"
+    form: str = "relative"  #: or "percpu", "absolute", "place"
+    step: int = 0  #: tables begin at multiples of this; 0: of a word, as until lately
     addresses_last: bool = True  #: from 6.4 on; before the number of symbols until then
     numbers_of_names: bool = False  #: 6.2 and 6.3 have these between markers and tokens
     base_in_place: bool = True  #: False where a relocation puts it in
@@ -61,9 +62,14 @@ def _pack(text: bytes, tokens: dict[bytes, int]) -> bytes:
     return out
 
 
-def tables(table: Symbols, layout: Layout, *, lead: bytes = b"\0" * 64) -> tuple[bytes, int]:
-    """The tables after ``lead``, and where the base address stands (0 if there is none)."""
-    word, order = layout.bits // 8, layout.order
+def tables(
+    table: Symbols, layout: Layout, *, lead: bytes = b"\0" * 64, start: int = 0
+) -> tuple[bytes, int]:
+    """The tables after ``lead``, and where the base address stands (0 if there is none).
+
+    ``start`` is the address of ``lead``; only the form "place" needs it.
+    """
+    word, order = layout.step or layout.bits // 8, layout.order
     address = order + ("Q" if layout.bits == 64 else "I")
     tokens = _tokens(table)
     index_of = {t: i for i, t in reversed(list(enumerate(tokens))) if t}
@@ -76,7 +82,9 @@ def tables(table: Symbols, layout: Layout, *, lead: bytes = b"\0" * 64) -> tuple
         head = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
         names += head + packed
     base = min(a for letter, _, a in table if letter != "A")
-    if layout.form == "absolute":
+    if layout.form == "place":
+        numbers = bytes(4 * len(table))
+    elif layout.form == "absolute":
         numbers = b"".join(struct.pack(address, a) for _, _, a in table)
     else:
         numbers = b"".join(
@@ -90,7 +98,7 @@ def tables(table: Symbols, layout: Layout, *, lead: bytes = b"\0" * 64) -> tuple
         )
     numbers = _align(numbers, word)
     base_from_numbers = len(numbers)
-    if layout.form != "absolute":
+    if layout.form not in ("absolute", "place"):
         numbers += struct.pack(address, base if layout.base_in_place else 0)
     out = _align(lead, word)
     base_at = 0
@@ -110,5 +118,10 @@ def tables(table: Symbols, layout: Layout, *, lead: bytes = b"\0" * 64) -> tuple
     out = _align(out + struct.pack(order + "256H", *places), word)
     if layout.addresses_last:
         base_at = len(out) + base_from_numbers
+        if layout.form == "place":
+            here = start + len(out)
+            numbers = b"".join(
+                struct.pack(order + "i", a - (here + 4 * i)) for i, (_, _, a) in enumerate(table)
+            )
         out += numbers
-    return out + b"\0" * 64, 0 if layout.form == "absolute" else base_at
+    return out + b"\0" * 64, 0 if layout.form in ("absolute", "place") else base_at

@@ -48,6 +48,21 @@ def test_every_layout(bits: int, order: str, form: str, last: bool, between: boo
     assert [(n.letter, n.name, n.address) for n in read_names(data, found)] == list(wanted)
 
 
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("more", range(4))
+def test_addresses_that_count_from_their_own_places(bits: int, order: str, more: int) -> None:
+    base = 0xFFFFFFFF81000000 if bits == 64 else 0xC0000000
+    wanted = symbols(700 + more, base)
+    layout = Layout(bits=bits, order=order, form="place", step=4)
+    data, _ = tables(wanted, layout, lead=bytes(64 + 4 * more), start=base + 0x8000)
+    found = find_tables(data, bits=bits)
+    assert found is not None
+    assert (found.order, found.form, found.count) == (order, "place", 700 + more)
+    names = read_names(data, found, base=base + 0x8000)
+    assert [(n.letter, n.name, n.address) for n in names] == list(wanted)
+
+
 def test_tables_are_found_among_noise() -> None:
     noise = random.Random(6).randbytes(300_000)
     decoy = b"".join(bytes([c, 0]) for c in b"0123456789")
@@ -146,21 +161,44 @@ def test_neither(tmp_path: Path) -> None:
     assert load_symbols(tmp_path / "vmlinux") is None
 
 
-def arm64_image(base: int = KIMAGE) -> bytes:
+def test_stripped_vmlinux_whose_addresses_count_from_their_own_places(tmp_path: Path) -> None:
+    layout = Layout(form="place", step=4)
+    size = len(tables(symbols(500), layout, start=0xFFFFFFFF81000000)[0])
+    (tmp_path / "vmlinux").write_bytes(fake.elf(rodata=bytes(size)))
+    with Elf(tmp_path / "vmlinux") as elf:
+        rodata = elf.section(".rodata")
+        assert rodata is not None
+    data, _ = tables(symbols(500), layout, start=rodata.address)
+    (tmp_path / "vmlinux").write_bytes(fake.elf(rodata=data))
+    table = load_symbols(tmp_path / "vmlinux")
+    assert table is not None
+    assert table["_text"].address == 0xFFFFFFFF81000000
+    assert table["do_something_499.isra.2"].address == 0xFFFFFFFF81000000 + 499 * 16
+
+
+def test_numbers_that_are_all_zero_are_no_addresses() -> None:
+    data, _ = tables(symbols(500), Layout(form="place", step=4), start=0xFFFFFFFF82000000)
+    found = find_tables(data, bits=64)
+    assert found is not None
+    assert find_tables(data[: found.addresses_at] + bytes(9000), bits=64) is None
+
+
+def arm64_image(base: int = KIMAGE, form: str = "relative") -> bytes:
     """A raw Image whose base address only a relocation knows, and that has BTF."""
     head = bytearray(0x10000)
     head[0x38:0x3C] = b"ARM\x64"
     head += b"Linux version 6.12.117-arm (user@host) (gcc) #1 SMP\n\0"
-    layout = Layout(base_in_place=False)
-    data, base_at = tables(symbols(500, base + 0x10000), layout, lead=bytes(head))
+    layout = Layout(base_in_place=False, form=form, step=0 if form == "relative" else 4)
+    data, base_at = tables(symbols(500, base + 0x10000), layout, lead=bytes(head), start=base)
     decoy = struct.pack("<QQQ", base + 0x8000 + (base_at & 0xFFFF), 0x403, base + 64)
     relocation = struct.pack("<QQQ", base + base_at, 0x403, base + 0x10000)
     types = fake.btf({"iov_iter": ["count", "nontemporal"]})
     return data + b"\0" * (-len(data) % 8) + decoy + relocation + bytes(64) + types + bytes(64)
 
 
-def test_arm64_image(tmp_path: Path) -> None:
-    (tmp_path / "Image").write_bytes(arm64_image())
+@pytest.mark.parametrize("form", ["relative", "place"])
+def test_arm64_image(tmp_path: Path, form: str) -> None:
+    (tmp_path / "Image").write_bytes(arm64_image(form=form))
     with Elf(tmp_path / "Image") as image:
         table = read_symbols(image)
         assert table is not None
