@@ -46,19 +46,20 @@ def _apply(args: argparse.Namespace) -> int:
     return _generate(args)
 
 
-def prepare(version: str, *, patched: bool = True) -> tuple[Path, Path]:
+def prepare(version: str, *, patched: bool = True, debug: bool = False) -> tuple[Path, Path]:
     """Tree and vmlinux, both in the cache and up to date."""
-    from ktest_ntcopy.features.model import kconfig
+    from ktest_ntcopy.features.model import debug_kconfig, kconfig
     from ktest_ntcopy.kernel import build, source
     from ktest_ntcopy.kernel.kconfig import render
     from ktest_ntcopy.paths import cache_root
 
     make_tree = source.prepare if patched else source.unpatched
+    fragment = render(kconfig()) + (render(debug_kconfig(), debug=True) if debug else "")
     for attempt in (1, 2):
         tree = make_tree(version, _say)
-        out = cache_root() / "builds" / tree.path.name
+        out = cache_root() / "builds" / f"{tree.path.name}{'-debug' if debug else ''}"
         try:
-            built = build.build(tree, out, render(kconfig()), _say)
+            built = build.build(tree, out, fragment, _say)
             break
         except BuildError as err:
             if attempt == 2:
@@ -82,7 +83,7 @@ def _fetch(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    print(prepare(args.version, patched=not args.unpatched)[1])
+    print(prepare(args.version, patched=not args.unpatched, debug=args.debug)[1])
     return 0
 
 
@@ -218,6 +219,9 @@ def parser() -> argparse.ArgumentParser:
     build = command("build", _build, "the same, then configure and compile; prints vmlinux")
     takes_version(build)
     build.add_argument("--unpatched", action="store_true", help="without the series")
+    build.add_argument(
+        "--debug", action="store_true", help="with Kconfig.debug.fragment, in a folder of its own"
+    )
     takes_tree(command("apply", _apply, "apply the series to a tree and generate the tests"))
     takes_tree(command("generate", _generate, "write the C kselftests into a tree"))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.features.model import Feature, kconfig, load_features
+from ktest_ntcopy.features.model import Feature, debug_kconfig, kconfig, load_features
 from ktest_ntcopy.kernel.kconfig import render
 from ktest_ntcopy.paths import data_root
 
@@ -84,7 +84,11 @@ def rendered() -> dict[Path, str]:
     text = _replace(text, "expectations", expectations_table(features), readme)
     listed = (data_root() / "setup/debian-packages.txt").read_text(encoding="utf-8")
     text = _replace(text, "packages", packages_table(listed, "net"), readme)
-    return {data_root() / "Kconfig.fragment": render(kconfig()), readme: text}
+    return {
+        data_root() / "Kconfig.fragment": render(kconfig()),
+        data_root() / "Kconfig.debug.fragment": render(debug_kconfig(), debug=True),
+        readme: text,
+    }
 
 
 def write(*, check: bool) -> list[Path]:

@@ -280,17 +280,34 @@ def load_feature(path: Path) -> Feature:
     return feature
 
 
+#: Files that are about kernels, not about a feature.
+_KERNELS = ("guest", "debug")
+
+
 @cache
 def load_features() -> tuple[Feature, ...]:
     """All features, by file name."""
-    return tuple(load_feature(p) for p in sorted(_HERE.glob("*.toml")) if p.stem != "guest")
+    return tuple(load_feature(p) for p in sorted(_HERE.glob("*.toml")) if p.stem not in _KERNELS)
+
+
+def _options(name: str) -> tuple[KconfigOption, ...]:
+    table, _ = _read(_HERE / name)
+    found = tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
+    table.unique(tuple(o.name for o in found), "options")
+    table.end()
+    return found
 
 
 @cache
 def guest_kconfig() -> tuple[KconfigOption, ...]:
     """Options without which no guest boots or reports, from ``guest.toml``."""
-    table, _ = _read(_HERE / "guest.toml")
-    return tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
+    return _options("guest.toml")
+
+
+@cache
+def debug_kconfig() -> tuple[KconfigOption, ...]:
+    """What a debug kernel has on top of :func:`kconfig`, from ``debug.toml``, sorted."""
+    return tuple(sorted(_options("debug.toml"), key=lambda o: o.name))
 
 
 def kconfig() -> tuple[KconfigOption, ...]:

@@ -20,10 +20,17 @@ _HEADER = """\
 # Generated from ktest_ntcopy/features/*.toml by `ktest-ntcopy docs`; edit those.
 """
 
+_DEBUG_HEADER = """\
+# SPDX-License-Identifier: GPL-2.0-only
+# Options of a kernel that watches itself, on top of those the tests need:
+#   scripts/kconfig/merge_config.sh .config Kconfig.fragment Kconfig.debug.fragment
+# Generated from ktest_ntcopy/features/debug.toml by `ktest-ntcopy docs`; edit that.
+"""
 
-def render(options: tuple[KconfigOption, ...]) -> str:
-    """The text of Kconfig.fragment."""
-    lines = [_HEADER]
+
+def render(options: tuple[KconfigOption, ...], *, debug: bool = False) -> str:
+    """The text of Kconfig.fragment, or of Kconfig.debug.fragment."""
+    lines = [_DEBUG_HEADER if debug else _HEADER]
     for option in options:
         lines.append(f"# {option.why}")
         lines.append(f"{option.name}={option.value}\n")

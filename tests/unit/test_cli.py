@@ -11,7 +11,9 @@ import pytest
 
 from ktest_ntcopy import cli
 from ktest_ntcopy.errors import USAGE
-from ktest_ntcopy.kernel import series
+from ktest_ntcopy.kernel import build, kconfig, series, source
+from ktest_ntcopy.kernel.process import Notify
+from ktest_ntcopy.kernel.tree import Tree
 from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 
@@ -126,7 +128,7 @@ def test_a_series_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_version: str, *, patched: bool = True) -> tuple[Path, Path]:
+    def interrupted(_version: str, *, patched: bool = True, debug: bool = False) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "prepare", interrupted)
@@ -138,3 +140,25 @@ def test_help_names_every_command() -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     for command in ("run", "build", "apply", "generate", "report", "check-series"):
         assert f"\n    {command}" in done.stdout
+
+
+def test_a_debug_kernel_is_built_beside_the_ordinary_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, dict[str, str]] = {}
+
+    def built(tree: Tree, out: Path, fragment: str, _notify: Notify) -> build.Build:
+        made[out.name] = kconfig.parse(fragment)
+        return build.Build(out, out / "vmlinux", out / ".config", 0.0)
+
+    monkeypatch.setattr(build, "build", built)
+    tree = Tree(tmp_path / "linux", "6.12", "6.12.1", is_git=False)
+    monkeypatch.setattr(source, "prepare", lambda _version, _notify: tree)
+    assert cli.main(["build"]) == 0
+    assert cli.main(["build", "--debug"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert Path(first).parent.name == "linux"
+    assert Path(second).parent.name == "linux-debug"
+    plain, debug = made["linux"], made["linux-debug"]
+    assert plain.items() <= debug.items()
+    assert {"CONFIG_KASAN", "CONFIG_FAULT_INJECTION_USERCOPY"} <= debug.keys() - plain.keys()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import (
+    debug_kconfig,
     guest_kconfig,
     kconfig,
     load_feature,
@@ -215,3 +216,11 @@ def test_every_option_is_stated_once_in_the_sum() -> None:
     assert names == sorted(set(names))
     assert {o.name for o in guest_kconfig()} <= set(names)
     assert all(o.why and o.why != "WHY" for o in kconfig())
+
+
+def test_a_debug_kernel_only_adds_options() -> None:
+    names = [o.name for o in debug_kconfig()]
+    assert names == sorted(set(names))
+    # A fragment that comes later wins: what it repeats it could contradict.
+    assert not set(names) & {o.name for o in kconfig()}
+    assert all(o.why and not o.selftest for o in debug_kconfig())
