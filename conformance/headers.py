@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -51,7 +52,13 @@ class Headers:
         include = ["-I", str(self.folder)] if self.folder else []
         command = [*self.compiler.argv, *include, "-c", "-o", str(made), str(source)]
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_LIMIT, check=False
+            command,
+            env={**os.environ, "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT,
+            check=False,
         )
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error:" in line]
