@@ -105,8 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", line)
     for file in sorted(_FEATURES.glob("*.toml")):
-        if file.stem != "guest":
-            config.addinivalue_line("markers", f"{file.stem}: a test of this feature.")
+        config.addinivalue_line("markers", f"{file.stem}: a test of this feature.")
     asks = config.option.help or config.option.version
     if config.option.ktest_kernel is None or asks:
         return

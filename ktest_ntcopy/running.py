@@ -190,8 +190,6 @@ class Running(Judging):
         if file_path.suffix != ".toml":
             return None
         if file_path.parent == FEATURES:
-            if file_path.stem == "guest":
-                return None
             nodeid = f"{PREFIX}/{file_path.name}"
             return FeatureFile.from_parent(parent, path=file_path, nodeid=nodeid)
         if parent.session.isinitpath(file_path):

@@ -280,18 +280,14 @@ def load_feature(path: Path) -> Feature:
     return feature
 
 
-#: Files that are about kernels, not about a feature.
-_KERNELS = ("guest", "debug")
-
-
 @cache
 def load_features() -> tuple[Feature, ...]:
     """All features, by file name."""
-    return tuple(load_feature(p) for p in sorted(_HERE.glob("*.toml")) if p.stem not in _KERNELS)
+    return tuple(load_feature(p) for p in sorted(_HERE.glob("*.toml")))
 
 
 def _options(name: str) -> tuple[KconfigOption, ...]:
-    table, _ = _read(_HERE / name)
+    table, _ = _read(_HERE / "kernels" / name)
     found = tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
     table.unique(tuple(o.name for o in found), "options")
     table.end()

@@ -24,7 +24,7 @@ _DEBUG_HEADER = """\
 # SPDX-License-Identifier: GPL-2.0-only
 # Options of a kernel that watches itself, on top of those the tests need:
 #   scripts/kconfig/merge_config.sh .config Kconfig.fragment Kconfig.debug.fragment
-# Generated from ktest_ntcopy/features/debug.toml by `ktest-ntcopy docs`; edit that.
+# Generated from ktest_ntcopy/features/kernels/debug.toml by `ktest-ntcopy docs`; edit that.
 """
 
 
