@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from ktest_ntcopy.image import code_arm64, code_x86
+from ktest_ntcopy.image import code_arm64, code_large, code_x86
 from ktest_ntcopy.image.alternatives import Alternatives, read_alternatives
 from ktest_ntcopy.image.elf import Elf
 from ktest_ntcopy.image.functions import Functions
@@ -170,7 +170,15 @@ class CodePaths:
     def _transfers(self, code: bytes, address: int) -> list[Transfer]:
         if self._elf.machine == "EM_AARCH64":
             return code_arm64.decode(code, address)
+        if self._elf.bits == 64 and code_large.MOVABS.search(code):
+            starts: list[int] = []
+            found = code_x86.decode(code, address, starts=starts)
+            return code_large.resolve(code, address, found, starts, self._is_function)
         return code_x86.decode(code, address, bits=self._elf.bits)
+
+    def _is_function(self, address: int) -> bool:
+        there = self._functions.at(address)
+        return there is not None and there.type == "func"
 
     def _calls(self, entry: Symbol) -> tuple[Call, ...]:
         """What one function calls, from all of its parts that it reaches."""
@@ -342,7 +350,20 @@ class CodePaths:
         else:
             called = {c.name for c in calls if c.name}
             look = partial(nearest, following[0], called)
-        return CodePath(source, target, False, said, complete=complete, look=look)
+        answer = None if self._may_call(calls, following) else False
+        if answer is None:
+            said += ", and whether to call it cannot be told (-mcmodel=large)"
+        return CodePath(source, target, answer, said, complete=complete, look=look)
+
+    def _may_call(self, calls: Sequence[Call], names: Sequence[str]) -> bool:
+        """Whether the address of one of these is loaded as for a call, but none was found."""
+        return any(
+            c.kind == "reference"
+            and c.name in names
+            and self._elf.machine == "EM_X86_64"
+            and code_large.is_movabs(self._elf.at(c.at, 2))
+            for c in calls
+        )
 
     def _alike(self, name: str) -> tuple[str, ...]:
         """Names of the kernel that look like one it lacks."""
