@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a kernel exports to modules: ``EXPORT_SYMBOL`` and its kin.
 
-The tables ``__ksymtab`` and ``__ksymtab_gpl`` have three references per symbol: to its
+The tables ``__ksymtab`` and ``__ksymtab_gpl`` (since 7.x one, and ``__kflagstab`` with a
+byte of flags for each of its symbols) have three references per symbol: to its
 value, its name and its namespace.  Most architectures store the distance from the place
 of the reference in 32 bits, the others an address.  Both are tried; names prove which.
 """
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _STRINGS = "__ksymtab_strings"
 _TABLES = (("__ksymtab", "__kcrctab", False), ("__ksymtab_gpl", "__kcrctab_gpl", True))
+_FLAGS, _GPL_ONLY = "__kflagstab", 1
 _LIMIT = 16 << 20  # bytes of a table; kernels have a few hundred KiB
 _NAME_LIMIT = 512  # bytes, as in the kernel
 _NAME = re.compile(r"[A-Za-z_][\w.$]*")
@@ -82,7 +84,8 @@ def read_exports(elf: Elf, symbols: Mapping[str, Symbol] | None = None) -> Expor
             continue
         seen = True
         crcs = _table(elf, sums, symbols)
-        found += list(_entries(elf, name, table, gpl, crcs, _strings(elf)))
+        flags = None if gpl else _table(elf, _FLAGS, symbols)
+        found += list(_entries(elf, name, table, gpl, flags, crcs, _strings(elf)))
     return Exports(iter(found)) if seen else None
 
 
@@ -137,7 +140,13 @@ def _strings(elf: Elf) -> _Text | _Image:
 
 
 def _entries(
-    elf: Elf, name: str, table: _Table, gpl: bool, sums: _Table | None, text: _Text | _Image
+    elf: Elf,
+    name: str,
+    table: _Table,
+    gpl: bool,
+    flags: _Table | None,
+    sums: _Table | None,
+    text: _Text | _Image,
 ) -> Iterator[Export]:
     word = elf.bits // 8
     mask = (1 << elf.bits) - 1
@@ -167,6 +176,12 @@ def _entries(
         crcs: tuple[int, ...] = ()
         if sums and len(sums.data) == 4 * len(rows):
             crcs = struct.unpack(f"{elf.order}{len(rows)}I", sums.data)
+        marks = flags.data if flags else b""
+        if marks and len(marks) != len(rows):
+            raise ConfigError(
+                f"{elf.path}: {_FLAGS} speaks of {len(marks)} symbols, {name} of {len(rows)}; "
+                "build it again"
+            )
         for number in range(len(rows)):
             exported, space = text.at(reference(number, 1)), text.at(reference(number, 2))
             if not exported or not _NAME.fullmatch(exported):
@@ -175,7 +190,8 @@ def _entries(
                     "build it again"
                 )
             crc = crcs[number] if crcs else None
-            yield Export(exported, gpl, space or "", crc, reference(number, 0))
+            only = bool(marks[number] & _GPL_ONLY) if marks else gpl
+            yield Export(exported, only, space or "", crc, reference(number, 0))
         return
     raise ConfigError(
         f"{elf.path}: export table {name} has entries of an unknown kind (from before 5.4, or "

@@ -26,9 +26,15 @@ Address = Callable[[str], int]
 
 
 def exporting(
-    folder: Path, *, order: str = "<", bits: int = 64, relative: bool = True, crcs: bool = True
+    folder: Path,
+    *,
+    order: str = "<",
+    bits: int = 64,
+    relative: bool = True,
+    crcs: bool = True,
+    flags: bytes = b"",
 ) -> Path:
-    """A kernel that exports ROWS."""
+    """A kernel that exports ROWS; in one table and with ``flags``, if there are any."""
     path = folder / "vmlinux"
     word = order + ("QQQ" if bits == 64 else "III")
     size = 12 if relative else bits // 8 * 3
@@ -55,10 +61,12 @@ def exporting(
             return out
 
         more = [
-            ("__ksymtab", 1, entries("__ksymtab", ROWS[:3])),
-            ("__ksymtab_gpl", 1, entries("__ksymtab_gpl", ROWS[3:])),
+            ("__ksymtab", 1, entries("__ksymtab", ROWS if flags else ROWS[:3])),
+            ("__kflagstab" if flags else "__ksymtab_gpl", 1, flags),
             ("__ksymtab_strings", 1, TEXT),
         ]
+        if not flags:
+            more[1] = ("__ksymtab_gpl", 1, entries("__ksymtab_gpl", ROWS[3:]))
         if crcs:
             more.append(("__kcrctab", 1, struct.pack(order + "III", 1, 2, 0xFFFFFFFF)))
             more.append(("__kcrctab_gpl", 1, struct.pack(order + "II", 4, 5)))
@@ -91,6 +99,21 @@ def test_every_layout(tmp_path: Path, bits: int, order: str, relative: bool, crc
     ]
     assert len({e.address for e in found.values()}) == 1
     assert "epsilon" not in found
+
+
+def test_licences_in_a_table_of_their_own(tmp_path: Path) -> None:
+    found = read(exporting(tmp_path, crcs=False, flags=bytes((0, 1, 0, 3, 2))))
+    assert [(e.name, e.gpl, e.namespace) for e in found.values()] == [
+        (name, gpl, space)
+        for (name, space), gpl in zip(ROWS, (False, True, False, True, False), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_licences_of_another_number_of_symbols(tmp_path: Path, size: int) -> None:
+    path = exporting(tmp_path, crcs=False, flags=bytes(size))
+    with Elf(path) as elf, pytest.raises(ConfigError, match=f"speaks of {size} symbols"):
+        read_exports(elf)
 
 
 def test_kernel_without_modules(tmp_path: Path) -> None:
