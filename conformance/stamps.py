@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from conformance.protocols import be_patient
 from conformance.sockets import Calls, ControlMessage, Segment
 from conformance.sockets.layout import (
     OldTimeSpec,
@@ -26,7 +27,6 @@ from conformance.sockets.uapi import (
     MSG_ERRQUEUE,
     SO_EE_ORIGIN_TIMESTAMPING,
     So,
-    Sof,
 )
 
 #: Option -> the structure in the control message of the same number.
@@ -129,16 +129,21 @@ class Witness:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         end = self._socket
         end.bind(("127.0.0.1", 0))
-        set_option(calls, end, So.TIMESTAMPING_OLD, Sof.SOFTWARE | Sof.RX_SOFTWARE)
+        be_patient(calls, end)
+        # Not the option that is tested: this one is as old as the sockets.
+        set_option(calls, end, So.TIMESTAMP_OLD, 1)
         deadline = time.monotonic() + _PATIENCE
-        # The kernel begins to stamp behind the back of who asks for it.
+        # A packet without a stamp gets one when it is read: of that nothing is known yet.
         while time.monotonic() < deadline:
+            before = time.time_ns()
             end.sendto(b"?", end.getsockname())
-            if calls.recvmsg(end.fileno(), 1, control=ROOM).control:
+            time.sleep(0.002)
+            sent = time.time_ns() - 1_000_000
+            (message,) = calls.recvmsg(end.fileno(), 1, control=ROOM).control
+            if before - 1000 <= stamps(message)[0] <= sent:
                 return
-            time.sleep(0.001)
         end.close()
-        raise TimeoutError("RX_SOFTWARE did not make the kernel stamp packets")
+        raise TimeoutError("SO_TIMESTAMP did not make the kernel stamp packets")
 
     def close(self) -> None:
         """Have no more packets stamped."""

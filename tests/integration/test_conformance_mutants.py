@@ -39,11 +39,25 @@ def _returns_at_once(function: str, feature: str = "") -> Break:
     return change
 
 
+def _flag_is_never_set(image: Image) -> None:
+    """Without ``bts $SOCK_TIMESTAMPING_ANY,(%rax)``."""
+    name, place = "SOCK_TIMESTAMPING_ANY", "sock_set_timestamping"
+    if name not in image.btf.enumerators:
+        pytest.skip(f"{image.path} has no {name} to break")
+    bit = image.btf.enumerators[name]
+    image.replace(place, f"480fba28{bit:02x}", "0f1f440000", times=1)
+
+
 MUTANTS: Mapping[str, Mutant] = {
-    "udp-reports-nothing": Mutant(
-        _returns_at_once("__sock_recv_cmsgs"),
-        "test_timestamping_any and table and OLD=0x10 and not TIMESTAMP_OLD",
-        r"test_report_is_as_the_table_says\[.*=0x10-udp.\]",
+    "flag-is-never-set": Mutant(
+        _flag_is_never_set,
+        "test_setting_of_one_socket or test_getsockopt_tells",
+        r"test_setting_of_one_socket.*",
+    ),
+    "tcp-does-not-tell": Mutant(
+        _returns_at_once("tcp_recv_timestamp"),
+        "test_accepted_socket_inherits or test_setting_of_one_socket",
+        r"test_accepted_socket_inherits\[.*-0x10-.*\]",
     ),
     "offered-on-loopback": Mutant(
         NOCACHE["offered-on-loopback"].change,
