@@ -66,7 +66,7 @@ def btf(
 
 def ikconfig(options: Mapping[str, str]) -> bytes:
     lines = "".join(f"{name}={value}\n" for name, value in options.items())
-    return b"IKCFG_ST" + gzip.compress(lines.encode()) + b"IKCFG_ED"
+    return b"IKCFG_ST" + gzip.compress(lines.encode(), mtime=0) + b"IKCFG_ED"
 
 
 def elf(
