@@ -8,7 +8,7 @@ REPORTS := reports
 KERNEL = $(shell $(PYTHON) -m ktest_ntcopy build)
 UNPATCHED = $(shell $(PYTHON) -m ktest_ntcopy build --unpatched)
 
-.PHONY: help run test setup setup-run lint unit integration series bench mutants docs clean
+.PHONY: help run test setup setup-run lint unit integration series bench table mutants docs clean
 
 help:
 	@echo 'make run      everything from nothing to $(REPORTS)/junit.xml: kernel source, series,'
@@ -16,6 +16,7 @@ help:
 	@echo 'make test     lint, unit tests, the series held to its gates, tests that boot'
 	@echo 'make unit     tests without a virtual machine'
 	@echo 'make bench    figures, each paired with its baseline'
+	@echo 'make table    copy, zerocopy and MSG_ZEROCOPY_UARG beside the published figures'
 	@echo 'make mutants  kernels with one thing broken, and the test that notices each'
 	@echo 'make docs     write what is generated from the feature data'
 	@echo 'make clean    remove .venv and $(REPORTS); the cache stays (~/.cache/ktest-ntcopy)'
@@ -51,6 +52,9 @@ integration:
 bench: setup
 	@$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[bench]'
 	$(PYTHON) -m ktest_ntcopy.bench
+
+table: setup-run
+	@$(PYTHON) -m ktest_ntcopy zerocopy-table "$$($(PYTHON) -m ktest_ntcopy build)"
 
 mutants: setup
 	$(PYTHON) -m ktest_ntcopy mutants

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ktest_ntcopy import cost
+from ktest_ntcopy import cost, zerocopy_table
 from ktest_ntcopy.image.symbols import load_symbols
 from ktest_ntcopy.kernel.build import STAMP
 from ktest_ntcopy.kernel.process import capture
@@ -171,6 +171,12 @@ def instructions(unpatched: Path, patched: Path) -> None:
     _say(re.sub(r"^", "  ", cost.table(before, after), flags=re.MULTILINE) + "\n")
 
 
+def zerocopy(kernel: Path, rounds: int) -> None:
+    """Completions from sendmsg() and from the error queue, beside what was published."""
+    _say("MSG_ZEROCOPY_UARG")
+    _say(zerocopy_table.run(kernel, None, seconds=1, repeat=rounds, notify=_say) + "\n")
+
+
 def main() -> int:
     """Print every figure; ``--only`` chooses."""
     from ktest_ntcopy.cli import DEFAULT_VERSION, prepare
@@ -188,6 +194,7 @@ def main() -> int:
         "boot": lambda: boot(kernel, args.rounds),
         "items": lambda: items(kernel, max(1, args.rounds // 2)),
         "instructions": lambda: instructions(prepare(DEFAULT_VERSION, patched=False)[1], kernel),
+        "zerocopy": lambda: zerocopy(kernel, args.rounds),
         "run": lambda: run(kernel, max(1, args.rounds // 2)),
     }
     for name, figure in figures.items():

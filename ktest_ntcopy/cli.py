@@ -179,6 +179,24 @@ def _cost(args: argparse.Namespace) -> int:
     return 0
 
 
+def _zerocopy_table(args: argparse.Namespace) -> int:
+    from ktest_ntcopy import zerocopy_table
+
+    print(
+        zerocopy_table.run(
+            args.kernel, args.tree, seconds=args.seconds, repeat=args.repeat, notify=_say
+        )
+    )
+    return 0
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 3600:
+        raise ValueError(text)
+    return value
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -279,6 +297,16 @@ def parser() -> argparse.ArgumentParser:
     cost = command("cost", _cost, "count the instructions of a send on two kernels")
     cost.add_argument("before", type=_path, help="vmlinux without the change")
     cost.add_argument("after", type=_path, help="vmlinux with it")
+
+    zerocopy = command(
+        "zerocopy-table",
+        _zerocopy_table,
+        "measure copy, zerocopy, and zerocopy with MSG_ZEROCOPY_UARG, beside what was published",
+    )
+    zerocopy.add_argument("kernel", type=_path, help="vmlinux with the series")
+    zerocopy.add_argument("--tree", type=_path, help="source tree; default: the kernel's own")
+    zerocopy.add_argument("--seconds", type=_count, default=1, help="of each run, default 1")
+    zerocopy.add_argument("--repeat", type=_count, default=3, help="rounds, default 3")
 
     fmt = command("format-series", _format_series, "write a series from commits")
     takes_tree(fmt)
