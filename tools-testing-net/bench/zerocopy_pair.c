@@ -104,10 +104,10 @@ static void run(char **args, const char *mode)
 {
 	const char *family = args[1], *test = args[2];
 	char ip[] = { '-', *family, 0 };
-	char *tx[] = { args[0], ip, "-t", args[3], "-l", args[4], "-C", "0",
-		       "-S", text[0], "-D", text[1], NULL, NULL, NULL };
-	char *rx[] = { args[0], ip, "-t", "3600", "-C", "1",
-		       "-S", text[0], "-D", text[1], "-r", args[2], NULL };
+	char *tx[15] = { args[0], ip, "-t", args[3], "-l", args[4], "-C", "0",
+		       "-S", text[0], "-D", text[1] };
+	char *rx[13] = { args[0], ip, "-t", "3600", "-C", "1",
+		       "-S", text[0], "-D", text[1], "-r", args[2] };
 	pid_t receiver, sender;
 	int status, at = 12;
 
