@@ -114,7 +114,6 @@ def test_config_edited_after_the_build_gives_way_to_what_was_built(tmp_path: Pat
         (fake.ikconfig({"CONFIG_A": "y" * 5000})[:40], "is damaged"),
         (b"IKCFG_ST not packed at all", "incorrect header"),
     ],
-    ids=["damaged", "cut short", "not packed"],
     ids=["no data", "cut off", "not packed"],
 )
 def test_damaged_configuration_inside_is_reported(tmp_path: Path, config: bytes, said: str) -> None:
