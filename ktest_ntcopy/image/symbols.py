@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The symbols of a kernel, read in bulk.
 
-One pass over the raw table: going through pyelftools' symbol objects takes more than a
-second for a kernel, this two hundredths.  A stripped kernel's come from its own table.
+Going through pyelftools' symbol objects takes more than a second for a kernel, and one
+loop over the table still more than most questions about it.  So names are split, counted
+and hashed in bulk, and rows are decoded one by one when asked for.  A stripped kernel's
+symbols come from its own table.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, compress
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
@@ -22,6 +25,8 @@ from ktest_ntcopy.image.elf import Elf, Section
 _TYPES = {0: "notype", 1: "object", 2: "func", 3: "section", 4: "file", 5: "common", 6: "tls"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
 _SKIPPED = (3, 4)  # section and file symbols name no code and no data
+_KEPT = bytes((info & 15) not in _SKIPPED for info in range(256))
+_DEFINED = bytes((0, *[1] * 255))  # a section's number is not 0
 
 # What compilers append to a function they copied, split or moved.  Kernel
 # authors use dots in no symbol of their own that matters here.
@@ -79,9 +84,12 @@ class SymbolTable(Mapping[str, Symbol]):
         # Latin-1 maps every byte to one character, so offsets into the text are offsets
         # into the table and slicing text is quicker than decoding each name.
         self._text = strings.decode("latin-1")
-        self._index = self._build()
+        if self._text[-1:] != "\0":
+            self._text += "\0"
 
-    def _build(self) -> dict[str, int]:
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        """The first row of each name, in the table's order: dear, for listing names."""
         name_at, info_at, section_at = self._pick[:3]
         index: dict[str, int] = {}
         text = self._text
@@ -111,8 +119,77 @@ class SymbolTable(Mapping[str, Symbol]):
             _BINDINGS.get(info >> 4, str(info >> 4)),
         )
 
+    @cached_property
+    def _parts(self) -> list[str]:
+        """What linkers wrote of names: each once, and none that another one ends with.
+
+        Empty if the table is not like that.
+        """
+        if self._text.count("\0") > 2 * len(self.infos) + 2:
+            return []
+        return self._text.split("\0")
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The number of each part; empty if a part is there twice."""
+        found = dict(zip(self._parts, range(len(self._parts)), strict=True))
+        return found if len(found) + 1 == len(self._parts) else {}
+
+    @cached_property
+    def _before(self) -> list[int]:
+        """Characters before each part, without those that separate parts."""
+        return list(accumulate(map(len, self._parts), initial=0))
+
+    @cached_property
+    def _dotted(self) -> str:
+        """All parts that may be what compilers made of a function."""
+        return "\0".join(["", *[part for part in self._parts if "." in part], ""])
+
+    @cached_property
+    def _live(self) -> tuple[list[int], list[int]]:
+        """Where names begin, and their rows: only those of symbols defined here."""
+        wide = self._layout.size == 24
+        step = self._layout.size
+        low, high = (self._raw[at::step] for at in ((6, 7) if wide else (14, 15)))
+        section = int.from_bytes(low, "little") | int.from_bytes(high, "little")
+        defined = section.to_bytes(len(low), "little").translate(_DEFINED)
+        both = int.from_bytes(defined, "little") & int.from_bytes(
+            self.infos.translate(_KEPT), "little"
+        )
+        mask = both.to_bytes(len(low), "little")
+        return list(compress(self._starts, mask)), list(compress(range(len(mask)), mask))
+
+    @cached_property
+    def _firsts(self) -> dict[int, int]:
+        """The first row of each name, by where the name begins."""
+        starts, rows = self._live
+        return dict(zip(reversed(starts), reversed(rows), strict=True))
+
+    def _row(self, name: str) -> int | None:
+        """The first row of a name."""
+        if not self._numbers:
+            return self._index.get(name)
+        if not name or "\0" in name or len(name) >= _NAME_LIMIT:
+            return None
+        number = self._numbers.get(name)
+        if number is not None:
+            row = self._firsts.get(self._before[number] + number)
+            if row is not None:
+                return row
+        # Linkers let a name begin in the middle of one that ends like it.
+        rows: list[int] = []
+        at = self._text.find(name + "\0")
+        while at >= 0:
+            if (row := self._firsts.get(at)) is not None:
+                rows.append(row)
+            at = self._text.find(name + "\0", at + 1)
+        return min(rows, default=None)
+
     def __getitem__(self, name: str) -> Symbol:
-        return self._symbol(name, self._index[name])
+        row = self._row(name)
+        if row is None:
+            raise KeyError(name)
+        return self._symbol(name, row)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index)
@@ -120,8 +197,12 @@ class SymbolTable(Mapping[str, Symbol]):
     def __len__(self) -> int:
         return len(self._index)
 
+    def __bool__(self) -> bool:
+        """True unless no row names anything: quicker than counting names."""
+        return bool(self._live[1])
+
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return isinstance(name, str) and self._row(name) is not None
 
     @cached_property
     def _words(self) -> array[int]:
@@ -146,7 +227,7 @@ class SymbolTable(Mapping[str, Symbol]):
 
     def twins(self, name: str) -> tuple[Symbol, ...]:
         """Every symbol of exactly this name: static ones of several files may share it."""
-        number = self._index.get(name)
+        number = self._row(name)
         if number is None:
             return ()
         # Linkers keep one copy of a string, so twins have their name at the same place.
@@ -160,7 +241,7 @@ class SymbolTable(Mapping[str, Symbol]):
     @cached_property
     def _last_rows(self) -> dict[int, int]:
         """The last row of each name, by where the name begins."""
-        return dict(zip(self._starts, range(len(self._starts)), strict=True))
+        return dict(zip(*self._live, strict=True))
 
     @cached_property
     def _starts(self) -> array[int]:
@@ -186,10 +267,26 @@ class SymbolTable(Mapping[str, Symbol]):
                 found.setdefault(short, []).append(name)
         return found
 
+    def _copies(self, name: str) -> list[str]:
+        """What the compiler made of a function, by row."""
+        if not self._numbers:
+            return self._stems.get(name, [])
+        found: dict[str, int] = {}
+        text, begin = self._dotted, name + "."
+        at = text.find(begin)
+        while at >= 0:
+            end = text.find("\0", at)
+            copy = text[at:end]
+            if stem(copy) == name and (row := self._row(copy)) is not None:
+                found[copy] = row
+            at = text.find(begin, at + 1)
+        return sorted(found, key=found.__getitem__)
+
     def find(self, name: str) -> tuple[Symbol, ...]:
         """The symbol itself first, then the compiler's copies and parts of it."""
-        exact = (self[name],) if name in self._index else ()
-        return exact + tuple(self[n] for n in self._stems.get(name, ()))
+        row = self._row(name)
+        exact = (self._symbol(name, row),) if row is not None else ()
+        return exact + tuple(self[n] for n in self._copies(name))
 
     def names(self) -> Iterator[str]:
         """Every name once, as the author wrote it, for finding near misses."""
