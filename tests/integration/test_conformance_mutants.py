@@ -76,7 +76,7 @@ MUTANTS: Mapping[str, Mutant] = {
         r"test_failures_do_not_count\[.*\]",
     ),
     "nothing-is-told": Mutant(
-        _returns_at_once("zerocopy_uarg_put", "MSG_ZEROCOPY_UARG"),
+        _returns_at_once("zerocopy_uarg_report", "MSG_ZEROCOPY_UARG"),
         "test_failed_call_tells_too or test_unsound_placeholders",
         r"test_failed_call_tells_too\[.*\]",
     ),
