@@ -18,6 +18,14 @@ from ktest_ntcopy.errors import USAGE, BuildError, KtestError
 DEFAULT_VERSION = "6.12"
 
 
+def _complain(text: str) -> int:
+    """Say what is wrong, on one line whatever the names in it hold; the exit status."""
+    from ktest_ntcopy.results.text import visible
+
+    _say(f"error: {visible(text)}")
+    return USAGE
+
+
 def _say(line: str) -> None:
     print(f"ktest-ntcopy: {line}", file=sys.stderr, flush=True)
 
@@ -130,7 +138,7 @@ def _check(args: argparse.Namespace) -> int:
         features=args.feature,
         as_json=args.json,
         brief=args.brief,
-        show=args.show,
+        show=args.show or "",
         against=args.against,
         tree=args.tree,
         dwarf=args.dwarf,
@@ -197,8 +205,14 @@ def _count(text: str) -> int:
     return value
 
 
+def _text(text: str) -> str:
+    if not text:  # as from a shell variable that is not set
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
 def _path(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    return Path(_text(text)).expanduser().absolute()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -261,13 +275,14 @@ def parser() -> argparse.ArgumentParser:
         "--feature", action="append", default=[], metavar="NAME", help="this one; repeatable"
     )
     look.add_argument("--brief", action="store_true", help="leave out what was found")
-    look.add_argument(
+    asked = look.add_mutually_exclusive_group()
+    asked.add_argument(
         "--show",
-        default="",
+        type=_text,
         metavar="NAME",
         help="show a type, a symbol, a function with what it calls, or CONFIG_NAME instead",
     )
-    look.add_argument(
+    asked.add_argument(
         "--against",
         type=_path,
         metavar="FRAGMENT",
@@ -322,11 +337,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         action: Callable[[argparse.Namespace], int] = args.action
         return action(args)
     except KtestError as err:
-        _say(f"error: {err}")
-        return USAGE
+        return _complain(str(err))
     except OSError as err:
-        _say(f"error: {err.filename or 'system'}: {err.strerror}")
-        return USAGE
+        return _complain(f"{err.filename or 'system'}: {err.strerror}")
     except KeyboardInterrupt:
         return 130
 

@@ -20,12 +20,14 @@ from typing import Any
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.check import envelope, head
-from ktest_ntcopy.image.config import KernelConfig, parse_config
+from ktest_ntcopy.image.config import KernelConfig, parse_config, text_of
 from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.screen import safe_line
 from ktest_ntcopy.kernel.kconfig_deps import holds
-from ktest_ntcopy.kernel.kconfig_menu import Menus
+from ktest_ntcopy.kernel.kconfig_menu import Menus, require_kconfig
 
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
+_NO_OPTION = re.compile(r"^(?!#|\s*$|CONFIG_[A-Za-z0-9_]+=).*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,8 @@ def compare(kernel: KernelFile, fragment: Path, tree: Path | None = None) -> Com
             f"{kernel.path}: no configuration in it or beside it, so nothing can be compared; "
             "give the build directory, or build with CONFIG_IKCONFIG=y"
         )
+    if tree is not None:
+        require_kconfig(tree)
     tree = tree or kernel.source_tree
     different = {n: v for n, v in wanted.items() if kernel.config[n] != v}
     menus = Menus(tree, kernel.arch) if tree and different else None
@@ -84,11 +88,14 @@ def compare(kernel: KernelFile, fragment: Path, tree: Path | None = None) -> Com
 
 
 def _fragment(path: Path) -> dict[str, str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as err:
-        said = getattr(err, "strerror", None) or "is no text"
-        raise ConfigError(f"{path}: cannot be read: {said}") from err
+    text = text_of(path).replace("\r\n", "\n")
+    if "\0" in text:
+        raise ConfigError(f"{path}: is no text; give a fragment with lines like CONFIG_NAME=y")
+    if wrong := _NO_OPTION.search(text):
+        number = text.count("\n", 0, wrong.start()) + 1
+        raise ConfigError(
+            f"{path}:{number}: neither CONFIG_NAME=VALUE nor a comment: {safe_line(wrong[0][:80])}"
+        )
     wanted = {**dict.fromkeys(_UNSET.findall(text), "n"), **parse_config(text).values}
     if not wanted:
         raise ConfigError(f"{path}: states no option; a line is CONFIG_NAME=y")

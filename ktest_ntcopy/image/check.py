@@ -29,6 +29,7 @@ from ktest_ntcopy.image.expectations import Finding, Found, check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import Verdict, verdict
+from ktest_ntcopy.image.screen import safe_line
 
 #: Of the JSON object; a new one when a key goes or changes its meaning.
 FORMAT_VERSION = 1
@@ -88,7 +89,7 @@ def head(kernel: KernelFile) -> str:
     if kernel.config:
         # The file itself has just been named.
         config = f"configuration: {kernel.config.source.removesuffix(f' in {kernel.path}')}"
-    return f"{kernel.path}: Linux {kernel.release} {kernel.arch}, {config}"
+    return safe_line(f"{kernel.path}: Linux {kernel.release} {kernel.arch}, {config}")
 
 
 def to_text(report: Report, *, colour: bool = False, brief: bool = False) -> str:
@@ -106,7 +107,7 @@ def to_text(report: Report, *, colour: bool = False, brief: bool = False) -> str
                 continue
             name = paint(f"{finding.found.value:<15}", _COLOURS[finding.found])
             lines.append(f"  {name} {finding.expectation}")
-            lines += [f"  {'':15}   {line}" for line in _details(finding)]
+            lines += [f"  {'':15}   {safe_line(line)}" for line in _details(finding)]
         if not one.findings:
             lines.append("  nothing is expected in vmlinux")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import Feature, load_features
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.screen import safe
 
 
 def run(
@@ -32,13 +33,13 @@ def run(
         from ktest_ntcopy.image import against as comparing
 
         compared = comparing.compare(kernel, against, tree)
-        answer = comparing.to_json(compared) if as_json else comparing.to_text(compared)
+        answer = comparing.to_json(compared) if as_json else safe(comparing.to_text(compared))
         status = compared.status
     elif show:
         from ktest_ntcopy.image import show as showing
 
         shown = showing.show(Image(kernel, dwarf=dwarf), show, tree)
-        answer = showing.to_json(shown) if as_json else showing.to_text(shown)
+        answer = showing.to_json(shown) if as_json else safe(showing.to_text(shown))
         status = shown.status
     else:
         from ktest_ntcopy.image import check

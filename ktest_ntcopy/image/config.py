@@ -98,7 +98,7 @@ def config_beside(path: Path, release: str) -> tuple[KernelConfig | None, str]:
     """
     refused = []
     for candidate, named in _candidates(path, release):
-        text = _text(candidate)
+        text = text_of(candidate)
         if not named and (why := _mismatch(candidate, text, release)):
             refused.append(f"{candidate}: not used: {why}")
             continue
@@ -141,7 +141,7 @@ def _mismatch(candidate: Path, text: str, release: str) -> str:
     build = candidate.parents[2] if candidate.name == "auto.conf" else candidate.parent
     note = build / "include/config/kernel.release"
     if is_file(note):
-        of = _text(note).strip()
+        of = text_of(note).strip()
         if of != release:
             return f"its build is of Linux {of[:64]} ({note.name}), the kernel is {release}"
         return ""
@@ -156,14 +156,15 @@ def _mismatch(candidate: Path, text: str, release: str) -> str:
 
 def read_config(path: Path) -> KernelConfig:
     """Read a configuration file.  Raises ConfigError."""
-    return parse_config(_text(path), str(path))
+    return parse_config(text_of(path), str(path))
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a configuration file says.  Raises ConfigError, also for a FIFO or a huge file."""
     file = FileSource(path)
     try:
         if file.size > _LIMIT:
-            raise ConfigError(f"{path}: {file.size} bytes are no kernel configuration")
+            raise ConfigError(f"{path}: is no kernel configuration: {file.size >> 20} MiB")
         return file.read(0, file.size).decode("utf-8", "replace")
     finally:
         file.close()

@@ -71,6 +71,12 @@ class _Menu:
     conditions: list[tuple[str, ...]] = field(default_factory=list)  #: of the ifs around
 
 
+def require_kconfig(tree: Path) -> None:
+    """Raise ConfigError if there is no kernel source tree."""
+    if not (tree / "Kconfig").is_file():
+        raise ConfigError(f"{tree}: no kernel source tree (no Kconfig in it)")
+
+
 class Menus:
     """All options of a tree.  Raises ConfigError if its top file cannot be read."""
 
@@ -82,8 +88,7 @@ class Menus:
         self._open: _Open | None = None
         self._stack = [_Menu(())]
         self._left = _FILES
-        if not (tree / "Kconfig").is_file():
-            raise ConfigError(f"{tree}: no kernel source tree (no Kconfig in it)")
+        require_kconfig(tree)
         self._file("Kconfig", 0)
         self._close()
 

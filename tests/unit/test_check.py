@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -389,6 +390,12 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["vmlinux", "--against", "empty"], "states no option; a line is CONFIG_NAME=y"),
         (["bare", "--against", "fragment"], "no configuration in it or beside it"),
         (["vmlinux", "--against", "fragment", "--tree", "."], "no kernel source tree"),
+        (["vmlinux", "--against", "agrees", "--tree", "."], "no kernel source tree"),
+        (["vmlinux", "--against", "typo"], "typo:3: neither CONFIG_NAME=VALUE nor a comment: CONF"),
+        (["vmlinux", "--against", "fifo"], "is a FIFO"),
+        (["vmlinux", "--against", "/dev/zero"], "is a character device"),
+        (["vmlinux", "--against", "huge"], "is no kernel configuration: 4096 MiB"),
+        (["no\x1b[2Jw\nhere"], "now\\nhere: no such file"),
     ],
 )
 def test_what_could_not_be_tried(
@@ -403,10 +410,45 @@ def test_what_could_not_be_tried(
     Path("bare").write_bytes(fake.elf(symbols=["a"]))
     Path("empty").write_text("# nothing\n")
     Path("fragment").write_text("CONFIG_ABSENT=y\n")
+    Path("agrees").write_text("CONFIG_NET=y\r\n# CONFIG_ABSENT is not set\r\n")
+    Path("typo").write_text("# a fragment\n\nCONFIGNET=y\n")
+    os.mkfifo("fifo")
+    with Path("huge").open("wb") as huge:
+        huge.truncate(4 << 30)
     assert main(["check", *args]) == 2
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([""], "argument kernel: is empty"),
+        (["vmlinux", "--show", ""], "argument --show: is empty"),
+        (["vmlinux", "--against", ""], "argument --against: is empty"),
+        (["vmlinux", "--show", "a", "--against", "b"], "not allowed with argument"),
+    ],
+)
+def test_arguments_as_from_an_unset_variable(
+    capsys: pytest.CaptureFixture[str], args: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", *args])
+    assert said in capsys.readouterr().err
+
+
+def test_names_do_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = tmp_path / "a\x1b[2Jb\nc\u202e"
+    kernel.write_bytes(fake.elf(symbols=["evil\x1b]0;title\x07"], config={"CONFIG_X": '"\x1b[1m"'}))
+    (tmp_path / "fragment").write_text("CONFIG_X=y\n")
+    for more in ([], ["--show", "\x1b[1mtcp"], ["--against", str(tmp_path / "fragment")]):
+        main(["check", str(kernel), *more])
+        out = capsys.readouterr().out
+        assert "/ab\\nc\\u202e: Linux " in out
+        assert out.replace("\n", "").replace("\t", "").isprintable()
 
 
 def shown(capsys: pytest.CaptureFixture[str], kernel: Path, name: str) -> dict[str, Any]:
