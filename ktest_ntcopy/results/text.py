@@ -35,6 +35,11 @@ def clean(text: str) -> str:
     return _FORBIDDEN.sub(_escape, text)
 
 
+def visible(text: str) -> str:
+    """Clean text on one line, whole: line ends and tabs become ``\\n`` and ``\\t``."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def one_line(text: str, limit: int = 500) -> str:
     """Clean text on one line of at most ``limit`` characters, ended by "..." if cut."""
     # Cut before cleaning too: a line may be as long as a flood.
