@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.results.ktap import Directive, Document, Flaw, Point, parse, parse_all
+from tests.unit.effort import is_linear
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -340,14 +340,4 @@ def test_believed_verdicts_always_agree_with_the_plan(lines: list[str]) -> None:
     ],
 )
 def test_floods_take_linear_time(unit: str) -> None:
-    def cost(size: int) -> float:
-        text = unit * (size // len(unit))
-        best = float("inf")
-        for _ in range(2):
-            start = time.process_time()
-            parse(text)
-            best = min(best, time.process_time() - start)
-        return best
-
-    # Sixteen times the text: quadratic work would cost 256 times as much.
-    assert cost(160_000) < 64 * max(cost(10_000), 0.001)
+    assert is_linear(parse, unit, 10_000)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.results.text import clean, excerpt, excerpt_lines, one_line
+from tests.unit.effort import is_linear
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,4 @@ def test_one_endless_line_is_bounded() -> None:
 
 @pytest.mark.parametrize("unit", ["\x1b]", "\x1b[", "\x1b[0", "\x1b", "\x00", "\r", "ü"])
 def test_cleaning_takes_linear_time(unit: str) -> None:
-    def cost(size: int) -> float:
-        text = unit * (size // len(unit))
-        start = time.process_time()
-        clean(text)
-        return time.process_time() - start
-
-    assert cost(400_000) < 64 * max(cost(25_000), 0.002)
+    assert is_linear(clean, unit, 10_000)
