@@ -20,8 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ktest_ntcopy import cost, zerocopy_table
-from ktest_ntcopy.image.symbols import load_symbols
+from ktest_ntcopy import bench_image, cost, zerocopy_table
 from ktest_ntcopy.kernel.build import STAMP
 from ktest_ntcopy.kernel.process import capture
 from ktest_ntcopy.machine.base import MachineSpec
@@ -138,22 +137,6 @@ def items(kernel: Path, rounds: int) -> None:
         _say(f"  the whole command took {took:.1f} s\n")
 
 
-def symbols(vmlinux: Path, rounds: int) -> None:
-    """All symbols of a vmlinux, against nm."""
-    size = vmlinux.stat().st_size >> 20
-    _say(f"reading all symbols of a {size} MiB vmlinux (goal: well under a second)")
-
-    def ours() -> float:
-        start = time.perf_counter()
-        load_symbols(vmlinux)
-        return time.perf_counter() - start
-
-    mine, other = pair(ours, lambda: _timed(["nm", vmlinux]), rounds)
-    _show("ours, in process", mine)
-    _show("nm", other)
-    _say("")
-
-
 def run(vmlinux: Path, rounds: int) -> None:
     """``make run`` with everything built; the time from nothing is in the build's stamp."""
     _say("make run (goals: everything built 45 s or less, nothing built 12 minutes or less)")
@@ -183,14 +166,15 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kernel", type=Path, help="vmlinux; default: ours, built if need be")
     parser.add_argument("--only", nargs="*", default=[])
     args = parser.parse_args()
     assert importlib.util.find_spec("xdist"), "make setup"
 
-    kernel = prepare(DEFAULT_VERSION)[1]
+    kernel = args.kernel or prepare(DEFAULT_VERSION)[1]
     figures: dict[str, Callable[[], None]] = {
         "startup": lambda: startup(args.rounds * 4),
-        "symbols": lambda: symbols(kernel, args.rounds),
+        "image": lambda: bench_image.run(kernel, args.rounds, _say),
         "boot": lambda: boot(kernel, args.rounds),
         "items": lambda: items(kernel, max(1, args.rounds // 2)),
         "instructions": lambda: instructions(prepare(DEFAULT_VERSION, patched=False)[1], kernel),
