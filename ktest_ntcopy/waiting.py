@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 import pytest
 
@@ -38,10 +37,5 @@ class Waiting:
     def __enter__(self) -> Waiting:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.container import KERNEL_LIMIT, open_source
@@ -270,12 +269,7 @@ class Elf:
     def __enter__(self) -> Elf:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.source.close()
 
     @property

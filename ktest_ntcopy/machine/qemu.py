@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from ktest_ntcopy.errors import BootError, MachineError, MachineLost
 from ktest_ntcopy.machine import channel, diagnose, initramfs
@@ -252,12 +251,7 @@ class QemuMachine:
     def __enter__(self) -> QemuMachine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Preparing
