@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Notifications of MSG_ZEROCOPY: read from the error queue, and counted."""
+"""MSG_ZEROCOPY: sockets that may use it, and notifications in the error queue."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import select
 import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pytest
+
+from conformance.protocols import Protocol
 from conformance.sockets import Calls
 from conformance.sockets.cmsg import ControlMessage
 from conformance.sockets.layout import SockExtendedErr
@@ -39,6 +44,24 @@ class Completion:
     lo: int
     hi: int
     copied: bool  #: the kernel copied after all
+
+
+@contextlib.contextmanager
+def zerocopy_pair(calls: Calls, via: Protocol) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Connected sockets, of which the first may send without copies; see :func:`allow`."""
+    with via.pair(calls) as (here, there):
+        allow(here)
+        yield here, there
+
+
+def allow(end: socket.socket) -> None:
+    """Set SO_ZEROCOPY; skips the test on a kernel without it."""
+    try:
+        end.setsockopt(socket.SOL_SOCKET, So.ZEROCOPY, 1)
+    except OSError as err:
+        if err.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
+            raise
+        pytest.skip("this kernel is without SO_ZEROCOPY")
 
 
 def read_one(calls: Calls, end: socket.socket) -> Completion | None:

@@ -121,6 +121,17 @@ def looped(calls: Calls, end: socket.socket) -> int | None:
     return int(found.ee_data)
 
 
+def next_report(calls: Calls, here: socket.socket, there: socket.socket) -> tuple[So, ...]:
+    """Send a byte; which options report it at the other end."""
+    before = time.time_ns()
+    here.send(b"x")
+    got = calls.recvmsg(there.fileno(), 1, control=ROOM)
+    after = time.time_ns()
+    assert got.data == b"x"
+    assert not got.flags & socket.MSG_CTRUNC
+    return reported(got.control, before, after)
+
+
 class Witness:
     """A socket for whose sake the kernel stamps all packets while it is open."""
 

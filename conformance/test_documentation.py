@@ -24,13 +24,13 @@ import pytest
 
 from conformance.attempts import Attempt, Seen, by_send, difference, each_call, payload
 from conformance.claims import claim
-from conformance.completions import numbers, read_all, read_one
+from conformance.completions import allow, numbers, read_all, read_one, zerocopy_pair
 from conformance.features import constant
 from conformance.network import Namespace
 from conformance.protocols import PATIENCE, PROTOCOLS, Lacking, Protocol, protocol
 from conformance.sockets import Calls, ControlMessage, GuardedPages, Message, Segment
 from conformance.sockets.uapi import MSG_ERRQUEUE, MSG_ZEROCOPY, So, Sof
-from conformance.stamps import ROOM, Witness, get_option, looped, reported, set_option
+from conformance.stamps import ROOM, Witness, get_option, looped, next_report, reported, set_option
 
 ZEROCOPY, STAMPING, NTCOPY = "msg_zerocopy.rst", "timestamping.rst", "msg_ntcopy.rst"
 OPTIONS = "1.3.3 Timestamp Options"
@@ -50,24 +50,7 @@ Pair = Callable[[Protocol], contextlib.AbstractContextManager[tuple[socket.socke
 @pytest.fixture
 def zerocopy(calls: Calls) -> Pair:
     """Makes connected sockets that may send without copies."""
-
-    @contextlib.contextmanager
-    def pair(via: Protocol) -> Iterator[tuple[socket.socket, socket.socket]]:
-        with via.pair(calls) as (here, there):
-            allow(here)
-            yield here, there
-
-    return pair
-
-
-def allow(end: socket.socket) -> None:
-    """Set SO_ZEROCOPY; skips on a kernel without it."""
-    try:
-        end.setsockopt(socket.SOL_SOCKET, So.ZEROCOPY, 1)
-    except OSError as err:
-        if err.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
-            raise
-        pytest.skip("this kernel is without SO_ZEROCOPY")
+    return partial(zerocopy_pair, calls)
 
 
 def failure(call: Callable[[], object]) -> str:
@@ -332,14 +315,6 @@ def stamping(calls: Calls) -> Iterator[None]:
     witness.close()
 
 
-def report(calls: Calls, here: socket.socket, there: socket.socket) -> tuple[So, ...]:
-    """Send a byte; which options report it at the other end."""
-    before = time.time_ns()
-    calls.send(here.fileno(), Segment.of(b"x"))
-    got = calls.recvmsg(there.fileno(), 1, control=ROOM)
-    return reported(got.control, before, time.time_ns())
-
-
 @claim(
     STAMPING,
     "1.3 SO_TIMESTAMPING (also SO_TIMESTAMPING_OLD and SO_TIMESTAMPING_NEW)",
@@ -370,9 +345,9 @@ def test_nothing_is_reported_without_reporting_bits(
     with via.pair(calls) as (here, there):
         for bits in (0, Sof.RX_SOFTWARE, Sof.SYS_HARDWARE, Sof.RX_SOFTWARE | Sof.SYS_HARDWARE):
             set_option(calls, there, So.TIMESTAMPING_NEW, bits)
-            assert report(calls, here, there) == ()
+            assert next_report(calls, here, there) == ()
         set_option(calls, there, So.TIMESTAMPING_NEW, Sof.SOFTWARE | Sof.SYS_HARDWARE)
-        assert report(calls, here, there) == (So.TIMESTAMPING_NEW,)
+        assert next_report(calls, here, there) == (So.TIMESTAMPING_NEW,)
 
 
 @claim(STAMPING, "1.3.2 Timestamp Reporting", "take immediate effect")
@@ -404,9 +379,9 @@ def test_filter_drops_what_others_asked_for(calls: Calls, via: Protocol, stampin
             if err.errno != errno.EINVAL:
                 raise
             pytest.skip("this kernel is without SOF_TIMESTAMPING_OPT_RX_FILTER")
-        assert report(calls, here, there) == ()
+        assert next_report(calls, here, there) == ()
         set_option(calls, there, So.TIMESTAMPING_NEW, wanted | Sof.RX_SOFTWARE)
-        assert report(calls, here, there) == (So.TIMESTAMPING_NEW,)
+        assert next_report(calls, here, there) == (So.TIMESTAMPING_NEW,)
 
 
 @claim(STAMPING, OPTIONS, "It must be used together with SOF_TIMESTAMPING_OPT_TSONLY")
@@ -502,7 +477,7 @@ def test_new_options_always_have_64_bits(
     """Their times have two words of 64 bits, whatever the program's are."""
     with via.pair(calls) as (here, there):
         set_option(calls, there, option, 1)
-        assert report(calls, here, there) == (option,)
+        assert next_report(calls, here, there) == (option,)
 
 
 # msg_ntcopy.rst

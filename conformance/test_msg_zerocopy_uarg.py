@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import socket
 from collections.abc import Iterator
 
@@ -19,13 +18,20 @@ import pytest
 
 from conformance.attempts import outcome, payload
 from conformance.claims import claim
-from conformance.completions import Completion, numbers, read_all, read_one, wait_for_one
+from conformance.completions import (
+    Completion,
+    numbers,
+    read_all,
+    read_one,
+    wait_for_one,
+    zerocopy_pair,
+)
 from conformance.features import constant
 from conformance.protocols import PROTOCOLS, Protocol
 from conformance.sockets import Calls, ControlMessage, GuardedPages, Message, Segment
 from conformance.sockets.cmsg import build_control, length_of
 from conformance.sockets.layout import ScmZerocopyRange, ScmZerocopyUarg
-from conformance.sockets.uapi import IP_RECVTTL, MSG_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED, So
+from conformance.sockets.uapi import IP_RECVTTL, MSG_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED
 
 FLAG, TYPE = constant("MSG_ZEROCOPY_UARG"), constant("SCM_ZEROCOPY_UARG")
 BOTH = MSG_ZEROCOPY | FLAG
@@ -69,13 +75,7 @@ def control_of(*messages: ControlMessage) -> Segment:
 @contextlib.contextmanager
 def telling(calls: Calls, via: Protocol) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Connected sockets that may use the flag; skips on a kernel without it."""
-    with via.pair(calls) as (here, there):
-        try:
-            here.setsockopt(socket.SOL_SOCKET, So.ZEROCOPY, 1)
-        except OSError as err:
-            if err.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
-                raise
-            pytest.skip("this kernel is without SO_ZEROCOPY")
+    with zerocopy_pair(calls, via) as (here, there):
         control = control_of(placeholder(0))
         # Without the flag, the one that is not known is ignored, the other one refused.
         if via.stream and outcome(tell, calls, here, b"", control, FLAG) == "EINVAL":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from conformance.features import constant
 from conformance.protocols import PROTOCOLS, Protocol, be_patient, protocol
 from conformance.sockets import Calls
 from conformance.sockets.uapi import So, Sof
-from conformance.stamps import ROOM, Witness, get_option, reported, set_option
+from conformance.stamps import Witness, get_option, next_report, set_option
 
 SOFTWARE = Sof(constant("SOF_TIMESTAMPING_SOFTWARE"))
 HARDWARE = Sof(constant("SOF_TIMESTAMPING_RAW_HARDWARE"))
@@ -105,17 +104,6 @@ def stamping(calls: Calls) -> Iterator[None]:
     witness = Witness(calls)
     yield
     witness.close()
-
-
-def next_report(calls: Calls, here: socket.socket, there: socket.socket) -> tuple[So, ...]:
-    """Send a byte; which options report it at the other end."""
-    before = time.time_ns()
-    here.send(b"x")
-    got = calls.recvmsg(there.fileno(), 1, control=ROOM)
-    after = time.time_ns()
-    assert got.data == b"x"
-    assert not got.flags & socket.MSG_CTRUNC
-    return reported(got.control, before, after)
 
 
 def set_all(calls: Calls, end: socket.socket, row: Row) -> None:

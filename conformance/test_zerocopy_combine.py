@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from conformance.attempts import payload
-from conformance.completions import memory, numbers, read_all, read_one
+from conformance.completions import memory, numbers, read_all, read_one, zerocopy_pair
 from conformance.pages import KINDS, Block, block, free_huge_pages, one_cpu, still_held
 from conformance.protocols import PROTOCOLS, Lacking, Protocol, protocol
 from conformance.sockets import Calls, Message, Segment
-from conformance.sockets.uapi import MSG_ZEROCOPY, So
+from conformance.sockets.uapi import MSG_ZEROCOPY
 
 SENDING = tuple(p for p in PROTOCOLS if p.name in ("tcp4", "tcp6", "udp4", "udp6"))
 PAGE = mmap.PAGESIZE
@@ -50,19 +50,6 @@ def pages(request: pytest.FixtureRequest) -> Iterator[Block]:
             pytest.skip(str(err))
         made.write(payload(64 * PAGE))
         yield made
-
-
-@contextlib.contextmanager
-def zerocopy_pair(calls: Calls, via: Protocol) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Connected sockets, of which the first may send without copies."""
-    with via.pair(calls) as (here, there):
-        try:
-            here.setsockopt(socket.SOL_SOCKET, So.ZEROCOPY, 1)
-        except OSError as err:
-            if err.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
-                raise
-            pytest.skip("this kernel is without SO_ZEROCOPY")
-        yield here, there
 
 
 def receive(calls: Calls, there: socket.socket, via: Protocol, length: int) -> bytes:
