@@ -19,7 +19,7 @@ Answer = Callable[[Path, Sequence[str]], Any]
 
 
 def _ours(question: str) -> Answer:
-    from ktest_ntcopy.features.model import load_features
+    from ktest_ntcopy.features.traces import load_traces
     from ktest_ntcopy.image import btf, check, code, exports  # noqa: F401  what it will need
     from ktest_ntcopy.image.facts import Image
     from ktest_ntcopy.image.kernel_file import open_kernel
@@ -44,7 +44,7 @@ def _ours(question: str) -> Answer:
         return not symbols(image, names) and enumerator(image, names) is None
 
     def everything(image: Image, names: Sequence[str]) -> int:
-        report = check.examine(image, load_features())
+        report = check.examine(image, load_traces())
         return sum(len(one.findings) for one in report.features)
 
     ask: dict[str, Callable[[Image, Sequence[str]], Any]] = {

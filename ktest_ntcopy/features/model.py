@@ -7,19 +7,17 @@ feature leaves in vmlinux, the options it needs and the tests it has.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation as Expectation  # part of the model
 from ktest_ntcopy.features.expect import expectations
 from ktest_ntcopy.features.kunit import KunitSuite, kunit_suites
 from ktest_ntcopy.features.needs import Need, needs, transports
-from ktest_ntcopy.features.table import Table
+from ktest_ntcopy.features.table import Table, read_table
 
 _HERE = Path(__file__).parent
 
@@ -243,19 +241,9 @@ def _support(version: str, data: Any, table: Table, file: str) -> Support:
     return support
 
 
-def _read(path: Path) -> tuple[Table, str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return Table(tomllib.loads(text), str(path)), text
-    except OSError as err:
-        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
-    except ValueError as err:  # no TOML, or no UTF-8
-        raise ConfigError(f"{path}: {str(err).splitlines()[0]}") from err
-
-
 def load_feature(path: Path) -> Feature:
     """Read one feature file.  Raises ConfigError naming the file, the place and the fault."""
-    table, text = _read(path)
+    table, text = read_table(path)
     kernels = table.table("kernel")
     feature = Feature(
         name=table.name("name", _WORD),
@@ -287,7 +275,7 @@ def load_features() -> tuple[Feature, ...]:
 
 
 def _options(name: str) -> tuple[KconfigOption, ...]:
-    table, _ = _read(_HERE / "kernels" / name)
+    table, _ = read_table(_HERE / "kernels" / name)
     found = tuple(_option(t, selftest=False) for t in table.tables("kconfig"))
     table.unique(tuple(o.name for o in found), "options")
     table.end()

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from ktest_ntcopy.errors import ConfigError
@@ -120,6 +121,8 @@ class Table:
         """Refuse keys that nobody took."""
         for key in self._data:
             if key not in self._taken:
+                import difflib
+
                 close = difflib.get_close_matches(key, self._taken, n=1)
                 self.fail(
                     f"unknown key '{key}'" + (f", did you mean '{close[0]}'?" if close else "")
@@ -130,3 +133,14 @@ class Table:
         for name in names:
             if names.count(name) > 1:
                 self.fail(f"two {what} are named '{name}'")
+
+
+def read_table(path: Path) -> tuple[Table, str]:
+    """A TOML file and its text.  Raises ConfigError naming the file and the fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return Table(tomllib.loads(text), str(path)), text
+    except OSError as err:
+        raise ConfigError(f"{path}: cannot be read: {err.strerror or err}") from err
+    except ValueError as err:  # no TOML, or no UTF-8
+        raise ConfigError(f"{path}: {str(err).splitlines()[0]}") from err

@@ -22,14 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ktest_ntcopy.features.model import Feature
 from ktest_ntcopy.image.expectations import Finding, Found, check
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import Verdict, verdict
 from ktest_ntcopy.image.screen import safe_line
+
+if TYPE_CHECKING:
+    from ktest_ntcopy.features.model import Feature
+    from ktest_ntcopy.features.traces import Traces
 
 #: Of the JSON object; a new one when a key goes or changes its meaning.
 FORMAT_VERSION = 1
@@ -47,7 +50,7 @@ _VERDICTS = {Verdict.PRESENT: "32", Verdict.NOT_APPLICABLE: "2", Verdict.UNKNOWN
 class FeatureReport:
     """All that is expected of one feature, and what was found."""
 
-    feature: Feature
+    feature: Feature | Traces
     findings: tuple[Finding, ...]
 
     @property
@@ -72,7 +75,7 @@ class Report:
         return 2 if Found.UNKNOWN in found else 0
 
 
-def examine(image: Image, features: Iterable[Feature]) -> Report:
+def examine(image: Image, features: Iterable[Feature | Traces]) -> Report:
     """Hold everything against a kernel.  Raises ConfigError for a damaged file."""
     return Report(
         kernel=image.kernel,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.features.model import Feature, load_features
+from ktest_ntcopy.features.traces import Traces, load_traces
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.kernel_file import open_kernel
 from ktest_ntcopy.image.screen import safe
@@ -53,8 +53,8 @@ def run(
     return status
 
 
-def _selected(names: Sequence[str]) -> tuple[Feature, ...]:
-    known = {f.name: f for f in load_features()}
+def _selected(names: Sequence[str]) -> tuple[Traces, ...]:
+    known = {f.name: f for f in load_traces()}
     for name in names:
         if name not in known:
             raise ConfigError(f"--feature: no feature {name}; known: {', '.join(known)}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ktest_ntcopy.features.model import Feature
 from ktest_ntcopy.image.expectations import Finding, Found, check
 from ktest_ntcopy.image.facts import Image
+
+if TYPE_CHECKING:
+    from ktest_ntcopy.features.model import Feature
 
 
 class Verdict(enum.StrEnum):
