@@ -23,6 +23,7 @@ class Claim:
     section: str  #: its heading
     words: tuple[str, ...]
     test: str
+    feature: str = ""  #: whose series brings the section, if it is not the kernel's own
 
     def __str__(self) -> str:
         return f"{self.document}-{self.section.split(' (')[0]}-{self.test}"
@@ -32,11 +33,11 @@ class Claim:
 CLAIMS: list[Claim] = []
 
 
-def claim(document: str, section: str, *words: str) -> Callable[[Any], Any]:
+def claim(document: str, section: str, *words: str, feature: str = "") -> Callable[[Any], Any]:
     """Decorate a test with what it takes from where."""
 
     def note(test: Any) -> Any:
-        CLAIMS.append(Claim(document, section, words, test.__name__))
+        CLAIMS.append(Claim(document, section, words, test.__name__, feature))
         return pytest.mark.documented(document, section, *words)(test)
 
     return note

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,15 @@ def kernel_file(pytestconfig: pytest.Config) -> KernelFile | None:
     """The kernel under test as a file; None for the running kernel."""
     image = _image(pytestconfig)
     return image.kernel if image else None
+
+
+@pytest.fixture(scope="session")
+def kernel_has(pytestconfig: pytest.Config) -> Callable[[str], bool]:
+    """Whether the kernel's file shows a feature, by the feature's name.  Needs a file."""
+    from conformance.features import feature
+    from ktest_ntcopy.running import running
+
+    return lambda name: running(pytestconfig).shown(feature(name))
 
 
 @pytest.fixture(scope="session")

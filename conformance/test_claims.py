@@ -8,6 +8,7 @@ may have changed.  Needs the source tree of the kernel under test, and no machin
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,16 @@ for module in sorted(Path(__file__).parent.glob("test_*.py")):
 
 @pytest.mark.vmlinux
 @pytest.mark.parametrize("made", CLAIMS, ids=str)
-def test_document_still_says_so(kernel_file: KernelFile | None, made: Claim) -> None:
+def test_document_still_says_so(
+    kernel_file: KernelFile | None, kernel_has: Callable[[str], bool], made: Claim
+) -> None:
     """The words that a test goes by are where it found them."""
     if kernel_file is None or kernel_file.source_tree is None:
         pytest.skip("no source tree: give --kernel a build directory or the vmlinux in it")
+    if made.feature and not kernel_has(made.feature):
+        pytest.skip(f"the kernel is without {made.feature}")
     path = kernel_file.source_tree / FOLDER / made.document
     if not path.is_file():
-        pytest.skip(f"{kernel_file.source_tree} has no {FOLDER}/{made.document}")
+        pytest.fail(f"{kernel_file.source_tree} has no {FOLDER}/{made.document}", pytrace=False)
     if why := stale(made, path.read_text(encoding="utf-8", errors="replace")):
         pytest.fail(why, pytrace=False)

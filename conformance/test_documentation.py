@@ -482,13 +482,14 @@ def test_new_options_always_have_64_bits(
 
 # msg_ntcopy.rst
 
+of_the_flag = partial(claim, NTCOPY, feature="msg_ntcopy")
 
-@claim(
-    NTCOPY,
+
+@of_the_flag(
     "Intro",
     "Return values, the bytes on the wire, blocking, partial sends and errors",
 )
-@claim(NTCOPY, "Interface", f"{constant('MSG_NTCOPY'):#x}", "Nothing is remembered")
+@of_the_flag("Interface", f"{constant('MSG_NTCOPY'):#x}", "Nothing is remembered")
 @each((*SENDING, protocol("unix_stream"), protocol("unix_dgram")))
 def test_flag_changes_nothing_that_can_be_seen(calls: Calls, via: Protocol) -> None:
     """Good payloads, none, one that is too short and one that cannot be read: as ever.

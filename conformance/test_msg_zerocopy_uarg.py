@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -47,6 +48,7 @@ HOPS = {
     socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT, socket.IPV6_RECVHOPLIMIT),
 }
 
+documented = partial(claim, DOCUMENT, SECTION, feature="msg_zerocopy_uarg")
 each = pytest.mark.parametrize("via", SENDING, ids=lambda p: p.name, indirect=True)
 
 
@@ -101,7 +103,7 @@ def send_and_wait(calls: Calls, here: socket.socket, there: socket.socket, count
         wait_for_one(here)
 
 
-@claim(DOCUMENT, SECTION, "notifications that have been queued until then")
+@documented("notifications that have been queued until then")
 @each
 def test_call_tells_what_has_completed(calls: Calls, via: Protocol) -> None:
     """Each is told of once, by the next call at the latest.
@@ -126,7 +128,7 @@ def test_call_tells_what_has_completed(calls: Calls, via: Protocol) -> None:
         assert read_one(calls, here) is None
 
 
-@claim(DOCUMENT, SECTION, "says nothing about the data of the call itself")
+@documented("says nothing about the data of the call itself")
 @each
 def test_flag_alone_sends_a_copy(calls: Calls, via: Protocol) -> None:
     """Without MSG_ZEROCOPY the call tells of others, and is not counted itself."""
@@ -139,7 +141,7 @@ def test_flag_alone_sends_a_copy(calls: Calls, via: Protocol) -> None:
         assert read_one(calls, here) is None
 
 
-@claim(DOCUMENT, SECTION, "What did not fit stays in the error queue")
+@documented("What did not fit stays in the error queue")
 @each
 def test_without_room_nothing_is_lost(calls: Calls, via: Protocol) -> None:
     """A placeholder without room for a range is good, and what it could not take stays."""
@@ -152,7 +154,7 @@ def test_without_room_nothing_is_lost(calls: Calls, via: Protocol) -> None:
         assert numbers(read_all(calls, here, 2)) == [0, 1]
 
 
-@claim(DOCUMENT, SECTION, "No notification is lost", "in the error queue again")
+@documented("No notification is lost", "in the error queue again")
 @each
 def test_unwritable_placeholder_loses_nothing(calls: Calls, via: Protocol) -> None:
     """The data are sent as ever, and the error queue has the notification again."""
@@ -167,7 +169,7 @@ def test_unwritable_placeholder_loses_nothing(calls: Calls, via: Protocol) -> No
         assert numbers(read_all(calls, here, 1)) == [0]
 
 
-@claim(DOCUMENT, SECTION, "whether the data was sent or not", "EAGAIN")
+@documented("whether the data was sent or not", "EAGAIN")
 @each
 def test_failed_call_tells_too(calls: Calls, via: Protocol) -> None:
     """Notifications come back although the payload cannot be read."""
@@ -180,7 +182,7 @@ def test_failed_call_tells_too(calls: Calls, via: Protocol) -> None:
         assert read_one(calls, here) is None
 
 
-@claim(DOCUMENT, SECTION, "EINVAL if there is no placeholder, more than one, or one")
+@documented("EINVAL if there is no placeholder, more than one, or one")
 @each
 def test_unsound_placeholders_are_refused(calls: Calls, via: Protocol) -> None:
     """None, two, one that is too short, one with something in ``reserved``: nothing is sent."""
@@ -197,7 +199,7 @@ def test_unsound_placeholders_are_refused(calls: Calls, via: Protocol) -> None:
         assert calls.recv(there.fileno(), 100) == b"next"
 
 
-@claim(DOCUMENT, SECTION, "EOPNOTSUPP on a socket without SO_ZEROCOPY")
+@documented("EOPNOTSUPP on a socket without SO_ZEROCOPY")
 @each
 def test_socket_without_the_option_refuses(calls: Calls, via: Protocol) -> None:
     """SO_ZEROCOPY is asked for, as with MSG_ZEROCOPY."""
