@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
@@ -16,6 +17,7 @@ from ktest_ntcopy.image.reader import FileSource
 
 _START, _END = b"IKCFG_ST", b"IKCFG_ED"
 _LIMIT = 8 << 20  # bytes; a full configuration is about 300 KiB
+_TRIES = 16  # places with the mark; reading 1 MiB at each
 _PACKED_LIMIT = 1 << 20  # bytes; packed it is about 60 KiB
 _LINE = re.compile(r"^(CONFIG_[A-Za-z0-9_]+)=(.*)$", re.MULTILINE)
 _TITLE = re.compile(r"^# Linux/\S+ (\S+) Kernel Configuration$", re.MULTILINE)
@@ -81,11 +83,20 @@ def unpack_ikconfig(data: bytes) -> str | None:
 def embedded_config(elf: Elf) -> KernelConfig | None:
     """The configuration inside an open kernel, if it was built with CONFIG_IKCONFIG.
 
-    Raises DamagedConfig if it is there but cannot be unpacked.
+    Raises DamagedConfig if it is there but cannot be unpacked.  The mark alone may also be
+    in the text of a program that looks for it, so the first that can be unpacked counts.
     """
-    for data in elf.occurrences(_START, size=_PACKED_LIMIT):
-        text = unpack_ikconfig(data)
-        return None if text is None else parse_config(text, f"IKCONFIG in {elf.path}")
+    damage: DamagedConfig | None = None
+    for data in islice(elf.occurrences(_START, size=_PACKED_LIMIT), _TRIES):
+        try:
+            text = unpack_ikconfig(data)
+        except DamagedConfig as err:
+            damage = damage or err
+            continue
+        if text is not None:
+            return parse_config(text, f"IKCONFIG in {elf.path}")
+    if damage:
+        raise damage
     return None
 
 

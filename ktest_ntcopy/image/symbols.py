@@ -313,7 +313,15 @@ def read_symbols(elf: Elf) -> SymbolTable | None:
             f"{elf.path}: symbol table of {max(table.size, strings.size) >> 20} MiB, no kernel "
             f"has more than {_TABLE_LIMIT >> 20} MiB; build it again"
         )
-    return SymbolTable(elf.read(table), elf.read(strings), bits=elf.bits, order=elf.order)
+    text = elf.read(strings)
+    # So it is written; of one that is cut off or belongs to another table some names would
+    # be found and others not.
+    if not text or text[0] or text[-1]:
+        raise ConfigError(
+            f"{elf.path}: damaged string table {strings.name} (no names from end to end); "
+            "build it again"
+        )
+    return SymbolTable(elf.read(table), text, bits=elf.bits, order=elf.order)
 
 
 def _strings(elf: Elf, table: Section) -> Section:
@@ -323,7 +331,7 @@ def _strings(elf: Elf, table: Section) -> Section:
             f"{elf.path}: symbol table has entries of {table.entry_size} bytes instead of "
             f"{wanted}; build it again"
         )
-    if table.link >= len(elf.sections):
+    if table.link >= len(elf.sections) or elf.sections[table.link] is table:
         raise ConfigError(f"{elf.path}: symbol table names no string table; build it again")
     return elf.sections[table.link]
 

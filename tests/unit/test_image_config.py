@@ -107,6 +107,15 @@ def test_config_edited_after_the_build_gives_way_to_what_was_built(tmp_path: Pat
     assert source(open_kernel(tmp_path / "vmlinux")) == str(options)
 
 
+def test_the_mark_alone_is_no_configuration(tmp_path: Path) -> None:
+    mark = b"IKCFG_ST and so on IKCFG_ED\0"
+    whole = fake.ikconfig({"CONFIG_A": "y"})
+    kernel = look(tmp_path, rodata=mark + whole + b"\0" * 99)
+    assert source(kernel) == f"IKCONFIG in {tmp_path / 'vmlinux'}"
+    assert kernel.config_problem == ""
+    assert not source(look(tmp_path, rodata=mark * 16 + whole + b"\0" * 99))
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

@@ -239,9 +239,11 @@ def header(data: bytes, name: str) -> int:
     [
         (".symtab", 56, 0, "entries of 0 bytes"),  # sh_entsize
         (".symtab", 40, 9999, "names no string table"),  # sh_link
+        (".symtab", 40, 0, "damaged string table"),
         (".symtab", 32, 1 << 60, "truncated"),  # sh_size
         (".strtab", 32, 1 << 60, "truncated"),
         (".strtab", 24, 1 << 60, "truncated"),  # sh_offset
+        (".strtab", 32, 10, "damaged string table"),
         (".rodata", 32, (1 << 64) - 1, "truncated"),
         (".shstrtab", 24, 1 << 60, "section names"),
     ],
@@ -379,13 +381,13 @@ def test_source_reads_nothing_beyond_its_end(tmp_path: Path) -> None:
 
 
 def test_names_without_end(tmp_path: Path) -> None:
-    """Every symbol's name begins in a megabyte without a NUL."""
+    """Every symbol's name begins in a megabyte of one name."""
     rows = b"".join(struct.pack("<IBBHQQ", 1 + n, 0x12, 0, 1, n, 1) for n in range(20_000))
     data = bytearray(fake.elf(symbols=["a"]))
     base = len(data)
-    data += rows + b"\0" + b"A" * (1 << 20)
+    data += rows + b"\0" + b"A" * (1 << 20) + b"\0"
     table, strings = header(bytes(data), ".symtab"), header(bytes(data), ".strtab")
     struct.pack_into("<QQ", data, table + 24, base, len(rows))
-    struct.pack_into("<QQ", data, strings + 24, base + len(rows), 1 + (1 << 20))
+    struct.pack_into("<QQ", data, strings + 24, base + len(rows), 2 + (1 << 20))
     with cpu_below(1):
         assert len(load_symbols(put(tmp_path, bytes(data))) or ()) == 0
