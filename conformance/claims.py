@@ -46,7 +46,8 @@ def claim(document: str, section: str, *words: str, feature: str = "") -> Callab
 def section(text: str, heading: str) -> str | None:
     """What a reStructuredText document says below a heading, up to the next one.
 
-    White space is single blanks.  None if there is no such heading.
+    White space is single blanks; a heading's case does not matter.  None if there is no
+    such heading.
     """
     lines = text.splitlines()
     headings = [
@@ -55,7 +56,7 @@ def section(text: str, heading: str) -> str | None:
         if _underlines(below, line)
     ]
     for number, following in itertools.pairwise((*headings, len(lines))):
-        if lines[number].strip() == heading:
+        if lines[number].strip().casefold() == heading.casefold():
             return " ".join(" ".join(lines[number + 2 : following]).split())
     return None
 

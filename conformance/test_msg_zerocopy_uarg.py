@@ -3,7 +3,7 @@
 
 The kernel writes into the control buffer of a *send* call, which Python's ``socket``
 cannot express: the buffer is a placeholder that is kept and read again here.  The
-document is "Notifications from sendmsg" in msg_zerocopy.rst.  Kernels without the flag
+document is "Notifications From Sendmsg" in msg_zerocopy.rst.  Kernels without the flag
 refuse the placeholder with EINVAL, and these tests are skipped.
 """
 
@@ -36,7 +36,7 @@ from conformance.sockets.uapi import IP_RECVTTL, MSG_ZEROCOPY, SO_EE_CODE_ZEROCO
 
 FLAG, TYPE = constant("MSG_ZEROCOPY_UARG"), constant("SCM_ZEROCOPY_UARG")
 BOTH = MSG_ZEROCOPY | FLAG
-DOCUMENT, SECTION = "msg_zerocopy.rst", "Notifications from sendmsg"
+DOCUMENT, SECTION = "msg_zerocopy.rst", "Notifications From Sendmsg"
 SENDING = tuple(p for p in PROTOCOLS if p.name in ("tcp4", "tcp6", "udp4", "udp6"))
 DATAGRAMS = tuple(p for p in SENDING if not p.stream)
 HEAD = ctypes.sizeof(ScmZerocopyUarg)
@@ -154,7 +154,7 @@ def test_without_room_nothing_is_lost(calls: Calls, via: Protocol) -> None:
         assert numbers(read_all(calls, here, 2)) == [0, 1]
 
 
-@documented("No notification is lost", "in the error queue again")
+@documented("No notification is lost", "put back in front of the error queue")
 @each
 def test_unwritable_placeholder_loses_nothing(calls: Calls, via: Protocol) -> None:
     """The data are sent as ever, and the error queue has the notification again."""
@@ -169,7 +169,7 @@ def test_unwritable_placeholder_loses_nothing(calls: Calls, via: Protocol) -> No
         assert numbers(read_all(calls, here, 1)) == [0]
 
 
-@documented("whether the data was sent or not", "EAGAIN")
+@documented("when it tries to and fails", "EAGAIN")
 @each
 def test_failed_call_tells_too(calls: Calls, via: Protocol) -> None:
     """Notifications come back although the payload cannot be read."""
@@ -182,7 +182,7 @@ def test_failed_call_tells_too(calls: Calls, via: Protocol) -> None:
         assert read_one(calls, here) is None
 
 
-@documented("EINVAL if there is no placeholder, more than one, or one")
+@documented("EINVAL if there is no placeholder, more than one")
 @each
 def test_unsound_placeholders_are_refused(calls: Calls, via: Protocol) -> None:
     """None, two, one that is too short, one with something in ``reserved``: nothing is sent."""

@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from conformance.features import feature
+
 from .broken_kernel import Break, Image
 from .test_combine_mutants import MUTANTS as COMBINE
 from .test_nocache_mutants import MUTANTS as NOCACHE
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The feature file names the function that tells the caller.
+UARG_REPORT = next(e.name for e in feature("msg_zerocopy_uarg").expectations if e.marker)
 RETURN = bytes.fromhex("c3")
 
 
