@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,11 +94,22 @@ Break = Callable[[Image], None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, what is run, and what of it must fail."""
+    """What is broken, what is run, and what of it must fail: some cases, not all."""
 
     change: Break
     run: frozenset[str]
     fail: frozenset[str]
+
+    def __post_init__(self) -> None:
+        assert self.fail
+        assert self.fail < self.run
+
+
+def points(program: Program, *patterns: str) -> frozenset[str]:
+    """All cases that match one of the patterns, each of which matches some."""
+    found = {p: [point for point in program.points() if re.fullmatch(p, point)] for p in patterns}
+    assert all(found.values()), found
+    return frozenset(point for matches in found.values() for point in matches)
 
 
 def failures(

@@ -145,8 +145,6 @@ def test_a_broken_kernel_fails_its_cases_and_no_others(
     name: str, selftests: Mapping[str, Path], broken: Callable[[Break], Path]
 ) -> None:
     mutant = MUTANTS[name]
-    assert mutant.fail
-    assert mutant.fail < mutant.run
 
     def change(image: Image) -> None:
         image.need("copy_from_iter_nontemporal", "MSG_NTCOPY")

@@ -22,15 +22,11 @@ from ktest_ntcopy.features.model import (
     load_features,
 )
 from ktest_ntcopy.paths import data_root
+from tests.unit.demo_feature import HEAD
 
-GOOD = """
-name = "demo"
-title = "A title"
-summary = "A summary"
-seed = "A seed"
-[kernel."6.12"]
-state = "series"
-series = "20-demo"
+GOOD = (
+    HEAD
+    + """\
 [[define]]
 name = "MSG_DEMO"
 value = 0x10
@@ -69,6 +65,7 @@ skip = { tcp6 = "not there" }
 [published]
 gain = 1.4
 """
+)
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -13,30 +13,9 @@ from ktest_ntcopy.features.kunit import TIMEOUT
 from ktest_ntcopy.features.model import Feature, load_feature, load_features
 from ktest_ntcopy.naming import WHOLE, Naming
 from ktest_ntcopy.paths import data_root
+from tests.unit.demo_feature import with_kunit
 
-DEMO = """
-name = "demo"
-title = "A title"
-summary = "A summary"
-seed = "A seed"
-[kernel."6.12"]
-state = "series"
-series = "20-demo"
-[[kconfig]]
-name = "CONFIG_DEMO_TEST"
-why = "because"
-[[kunit]]
-suite = "demo-suite"
-why = "because"
-option = "CONFIG_DEMO_TEST"
-needs = ["feature"]
-[[kunit.cases]]
-name = "one"
-about = "a"
-[[kunit.cases]]
-name = "two"
-about = "b"
-"""
+DEMO = with_kunit("demo-suite", {"one": "a", "two": "b"}, 'needs = ["feature"]\n')
 
 
 def written(folder: Path, text: str) -> Path:

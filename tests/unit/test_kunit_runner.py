@@ -25,17 +25,8 @@ from ktest_ntcopy.machine.base import (
 from ktest_ntcopy.naming import WHOLE
 from ktest_ntcopy.results.model import Cause, Result, Status
 from tests.unit import kunit_logs as log
+from tests.unit.pretended import INFO
 
-INFO = MachineInfo(
-    kind="pretended",
-    accel="tcg",
-    arch="x86_64",
-    release="6.12",
-    version="#1",
-    boot_seconds=1.0,
-    slowdown=1.0,
-    command_line=(),
-)
 NAMES = ("one", "two", "three")
 SUITE = KunitSuite(
     name="demo",

@@ -14,37 +14,14 @@ from ktest_ntcopy.results.journal import read_journal
 from ktest_ntcopy.results.model import Status
 from tests.unit import fake_kernel as fake
 from tests.unit import kunit_logs as log
+from tests.unit.demo_feature import with_kunit
 from tests.unit.test_plugin import Done, Lab
 from tests.unit.test_plugin import lab as lab  # a fixture
 from tests.unit.test_plugin import way as way  # a fixture
 
 pytest_plugins = ["pytester"]
 
-DEMO = """
-name = "demo"
-title = "A title"
-summary = "A summary"
-seed = "A seed"
-[kernel."6.12"]
-state = "series"
-series = "20-demo"
-[[kconfig]]
-name = "CONFIG_DEMO_TEST"
-why = "because"
-[[kunit]]
-suite = "demo"
-why = "because"
-option = "CONFIG_DEMO_TEST"
-[[kunit.cases]]
-name = "one"
-about = "a"
-[[kunit.cases]]
-name = "two"
-about = "b"
-[[kunit.cases]]
-name = "three"
-about = "c"
-"""
+DEMO = with_kunit("demo", {"one": "a", "two": "b", "three": "c"})
 # Not imported: pytest rewrites the assertions of that module when a run loads it as a plugin.
 PANIC = "Kernel panic - not syncing: Attempted to be silly"
 ITEMS = [f"demo.toml::kunit.demo.{n}" for n in ("one", "two", "three", WHOLE)]

@@ -22,18 +22,9 @@ from ktest_ntcopy.machine.base import (
 )
 from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.session import BOOT_ATTEMPTS, Session
+from tests.unit.pretended import INFO
 
 PROGRAM = Program(name="prog", target="net", template="t", timeout=30, fixtures=())
-INFO = MachineInfo(
-    kind="pretended",
-    accel="tcg",
-    arch="x86_64",
-    release="6.12",
-    version="#1",
-    boot_seconds=1.0,
-    slowdown=1.0,
-    command_line=(),
-)
 PASSED = Outcome(end=End.EXITED, exit_code=0, output=(Chunk(0.0, b"1..1\nok 1 a.b.c\n"),))
 
 
