@@ -6,11 +6,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import fake_kernel as fake
 import pytest
 
 from ktest_ntcopy import bench_image, bench_readers
 from ktest_ntcopy.bench_image import Reader, Run, Subjects, measure, questions, table, take_turns
+from tests.unit import fake_kernel as fake
 
 
 def ran(cpu: float, *, inside: float | None = None, problem: str = "") -> Run:
