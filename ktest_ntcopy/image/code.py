@@ -81,7 +81,6 @@ class CodePaths:
         self._elf = elf
         self._functions = Functions(symbols)
         self._decoded: dict[int, tuple[Call, ...]] = {}
-        self._near: dict[str, tuple[str, ...]] = {}
         self._left = 0  # bytes that may still be decoded for the question in hand
 
     @cached_property
@@ -128,7 +127,7 @@ class CodePaths:
         try:
             self._begin()
             if not self._functions.named(source):
-                look = partial(self._alike, source)
+                look = partial(self._functions.symbols.alike, source)
                 return CodePath(source, target, False, self._absent(source), look=look)
             steps, complete = self._search(source, target, limit, through)
             if steps:
@@ -346,7 +345,7 @@ class CodePaths:
                 said += f"; but there is {' -> '.join([name for name, _ in other])} -> {target}"
         said += f"; {self._absent(*absent)}" if absent else ""
         if target in absent:
-            look = partial(self._alike, target)
+            look = partial(self._functions.symbols.alike, target)
         else:
             called = {c.name for c in calls if c.name}
             look = partial(nearest, following[0], called)
@@ -364,12 +363,6 @@ class CodePaths:
             and code_large.is_movabs(self._elf.at(c.at, 2))
             for c in calls
         )
-
-    def _alike(self, name: str) -> tuple[str, ...]:
-        """Names of the kernel that look like one it lacks."""
-        if name not in self._near:
-            self._near[name] = nearest(name, self._functions.symbols.names())
-        return self._near[name]
 
 
 def _trace(came: dict[int, tuple[int, str, Call] | None], address: int) -> list[tuple[str, Call]]:

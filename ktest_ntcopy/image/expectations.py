@@ -6,6 +6,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ktest_ntcopy.features.expect import Expectation
@@ -149,7 +150,8 @@ def _symbol(image: Image, expectation: Expectation) -> _Answer:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
     hits = image.symbols.find(expectation.name)
     if not hits:
-        return _nothing(expectation, image.symbols.names)
+        look = partial(image.symbols.alike, expectation.name)
+        return _Miss("nothing of that name", look=look)
     if expectation.type and not any(s.type == expectation.type for s in hits):
         return _Miss(describe(hits[0]))
     also = f", also {', '.join(s.name for s in hits[1:])}" if hits[1:] else ""

@@ -13,14 +13,16 @@ import re
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress
+from operator import add
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.elf import Elf, Section
+from ktest_ntcopy.image.nearest import nearest
 
 _TYPES = {0: "notype", 1: "object", 2: "func", 3: "section", 4: "file", 5: "common", 6: "tls"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
@@ -294,7 +296,29 @@ class SymbolTable(Mapping[str, Symbol]):
 
     @cached_property
     def _authors_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(stem, self._index)))
+        names: Iterable[str] = self._index if not self._numbers else self._fresh_names()
+        return tuple(dict.fromkeys(stem(name) if "." in name else name for name in names))
+
+    def _fresh_names(self) -> Iterator[str]:
+        """Every name, quicker than counting them."""
+        begins = map(add, self._before, range(len(self._parts)))
+        own = dict(zip(begins, self._parts, strict=False))
+        for start in self._firsts:
+            name = own.get(start)
+            if name is None:
+                name = self._text[start : self._text.find("\0", start)]
+            if 0 < len(name) < _NAME_LIMIT:
+                yield name
+
+    def alike(self, name: str) -> tuple[str, ...]:
+        """Names that look like one that is not there, best first."""
+        if name not in self._near:
+            self._near[name] = nearest(name, self._authors_names)
+        return self._near[name]
+
+    @cached_property
+    def _near(self) -> dict[str, tuple[str, ...]]:
+        return {}
 
 
 def read_symbols(elf: Elf) -> SymbolTable | None:

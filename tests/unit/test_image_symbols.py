@@ -94,3 +94,13 @@ def test_lookups_agree_with_the_list(parts: list[str], rows: list[Row], end: byt
         hits = [s.name for s in found.find(name)]
         assert hits[: len(exact)] == exact
         assert set(hits[len(exact) :]) == copies
+
+
+@pytest.mark.parametrize("text", [b"\0__do_copy.cold\0plain\0", b"\0do_copy.cold\0x\0x\0plain\0"])
+def test_names_that_look_alike(text: bytes) -> None:
+    inner = text.index(b"copy.cold")
+    found = table(text, [(text.index(b"plain"), FUNC, 1), (inner, FUNC, 1), (1, FUNC, 1)])
+    begin = text[1 : text.index(b".")].decode()
+    assert sorted(found.names()) == sorted(["plain", "copy", begin])
+    assert found.alike("plane") == ("plain",)
+    assert found.alike("plane") == ("plain",)
