@@ -143,6 +143,9 @@ class Hypervisor:
             assert self._guard.stdout is not None
             self.pid = int(self._guard.stdout.readline() or b"0")
             self._pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:  # it has ended, and the shell has taken note of it
+            self.gone = True
+            raise HypervisorGone(self.last_words(), self.said(), killed=self.killed) from None
         except (OSError, ValueError) as err:
             raise MachineError(f"cannot start {arguments[0]}: {err}") from err
 

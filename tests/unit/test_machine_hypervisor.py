@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import select
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,20 @@ from ktest_ntcopy.machine.qemu_command import Layout
 TERMINATED = "qemu-system-x86_64: terminating on signal 15 from pid 1 (init)"
 
 
+_open = os.pidfd_open
+
+
+def open_late(pid: int) -> int:
+    """Opens the process when it has ended and its parent knows: there is none any more."""
+    fd = _open(pid)
+    try:
+        select.select([fd], [], [])
+    finally:
+        os.close(fd)
+    raise ProcessLookupError(pid)
+
+
+@pytest.mark.parametrize("opened", [_open, open_late], ids=["in time", "too late"])
 @pytest.mark.parametrize(
     ("script", "words", "killed"),
     [
@@ -28,8 +45,14 @@ TERMINATED = "qemu-system-x86_64: terminating on signal 15 from pid 1 (init)"
     ],
 )
 def test_end_before_the_sockets_are_connected(
-    tmp_path: Path, script: str, words: str, killed: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    words: str,
+    killed: bool,
+    opened: Callable[[int], int],
 ) -> None:
+    monkeypatch.setattr("os.pidfd_open", opened)
     layout = Layout(
         control=tmp_path / "agent",
         monitor=tmp_path / "qmp",
