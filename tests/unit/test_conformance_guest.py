@@ -258,7 +258,7 @@ def test_reports_of_the_guest_become_ours(tmp_path: Path, more: list[str]) -> No
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -71,7 +71,7 @@ def run(liar: Path, lie: str, select: str = "unix") -> tuple[set[str], int]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr

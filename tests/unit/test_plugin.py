@@ -83,7 +83,7 @@ class Lab:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr, self.folder)
@@ -565,7 +565,7 @@ def test_full_disk_is_said_and_fails_the_run(lab: Lab, args: tuple[str, ...]) ->
         cwd=lab.folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
