@@ -3,6 +3,9 @@
 
 import sys
 
-from ktest_ntcopy.cli import main
+try:
+    from ktest_ntcopy.cli import main
 
-sys.exit(main())
+    sys.exit(main())
+except KeyboardInterrupt:  # before main could take it
+    sys.exit(130)

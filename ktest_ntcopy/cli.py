@@ -142,7 +142,7 @@ def _check(args: argparse.Namespace) -> int:
         against=args.against,
         tree=args.tree,
         dwarf=args.dwarf,
-        colour=sys.stdout.isatty(),
+        colour=sys.stdout is not None and sys.stdout.isatty(),
     )
 
 
@@ -332,8 +332,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point.  Errors that a person can act on are one line and exit status 2."""
-    args = parser().parse_args(argv)
     try:
+        args = parser().parse_args(argv)
         action: Callable[[argparse.Namespace], int] = args.action
         return action(args)
     except KtestError as err:

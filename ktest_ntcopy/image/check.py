@@ -5,7 +5,8 @@ JSON, with ``--json``, is one object::
 
     {"format": "ktest-ntcopy-check", "version": 1,
      "status": 0,                   as the exit status
-     "kernel": {"path", "vmlinux", "kind", "release", "arch", "identity", "config"},
+     "kernel": {"path", "vmlinux", "kind", "release", "arch", "identity",
+                "config", "config_problem"},
      "features": [{"name", "title",
                    "verdict": "present", "partial", "absent", "unknown", "not applicable",
                    "expectations": [{"id", "kind", "name", "expected", "why", "source",
@@ -14,7 +15,8 @@ JSON, with ``--json``, is one object::
                                                "not applicable",
                                      "detail", "nearest": []}]}]}
 
-"vmlinux" and "config" (where the configuration was read) are null if there is none.
+"vmlinux" and "config" (where the configuration was read) are null if there is none, and so
+is "config_problem" (configurations that were found but not used, and why).
 Within a version, keys are only added.
 """
 
@@ -89,10 +91,11 @@ def examine(image: Image, features: Iterable[Feature | Traces]) -> Report:
 def head(kernel: KernelFile) -> str:
     """A kernel in one line."""
     config = "no configuration"
+    problem = f" ({kernel.config_problem})" if kernel.config_problem else ""
     if kernel.config:
         # The file itself has just been named.
         config = f"configuration: {kernel.config.source.removesuffix(f' in {kernel.path}')}"
-    return safe_line(f"{kernel.path}: Linux {kernel.release} {kernel.arch}, {config}")
+    return safe_line(f"{kernel.path}: Linux {kernel.release} {kernel.arch}, {config}{problem}")
 
 
 def to_text(report: Report, *, colour: bool = False, brief: bool = False) -> str:
@@ -156,6 +159,7 @@ def envelope(kernel: KernelFile, status: int) -> Mapping[str, Any]:
             "arch": kernel.arch,
             "identity": kernel.identity,
             "config": kernel.config.source if kernel.config else None,
+            "config_problem": kernel.config_problem or None,
         },
     }
 

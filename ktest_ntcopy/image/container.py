@@ -19,6 +19,7 @@ HEAD = 1 << 16  #: bytes; every header that is looked at lies within
 #: Magic number of a raw Image -> uname -m.
 _FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
 _LAYERS = 4  # e.g. a compressed file with a bzImage with an ELF file, and one for luck
+_REST = 16 << 20  # bytes unpacked after the kernel to get to the checksum; x86 needs 2 MiB
 _HINT = "give a vmlinux, a bzImage, an arm64 Image or a build directory"
 
 
@@ -178,24 +179,26 @@ def _unpacked(source: Source, layer: Container) -> bytearray:
             "known here; give its vmlinux"
         )
     out = bytearray()
-    limit = KERNEL_LIMIT + 1
+    limit, rest = KERNEL_LIMIT + 1, 0
 
     def read(at: int, size: int) -> bytes:
         return source.read(layer.start + at, size)
 
     try:
         for piece in pieces(layer.packer, read, layer.size):
+            if len(out) >= limit:
+                rest += len(piece)
+                if len(out) > KERNEL_LIMIT or rest > _REST:
+                    break
+                continue
             seen = len(out)
             out += piece
             if seen < HEAD <= len(out):
                 limit = min(limit, _end(source.path, bytes(out[:HEAD])))
-            if len(out) >= limit:
-                break
     except UnpackError as err:
-        if not out or len(out) < limit:
-            raise ConfigError(
-                f"{source.path}: the {what} cannot be unpacked: {err}; copy or build it again"
-            ) from err
+        raise ConfigError(
+            f"{source.path}: the {what} cannot be unpacked: {err}; copy or build it again"
+        ) from err
     if len(out) > KERNEL_LIMIT:
         raise ConfigError(
             f"{source.path}: the {what} unpacks to more than {KERNEL_LIMIT >> 20} MiB; "

@@ -438,6 +438,18 @@ def test_arguments_as_from_an_unset_variable(
     assert said in capsys.readouterr().err
 
 
+def test_a_configuration_that_is_not_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = tmp_path / "vmlinux"
+    kernel.write_bytes(fake.elf(rodata=b"IKCFG_ST cut off"))
+    main(["check", str(kernel)])
+    said = "(IKCONFIG) is damaged: "
+    assert said in capsys.readouterr().out.splitlines()[0]
+    main(["check", str(kernel), "--json"])
+    assert said in json.loads(capsys.readouterr().out)["kernel"]["config_problem"]
+
+
 def test_names_do_not_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

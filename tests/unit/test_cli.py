@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from ktest_ntcopy.errors import USAGE
 from ktest_ntcopy.kernel import build, kconfig, series, source
 from ktest_ntcopy.kernel.process import Notify
 from ktest_ntcopy.kernel.tree import Tree
+from tests.unit import fake_kernel as fake
 from tests.unit.kernel_trees import SOCKET, changed, git, make_series, make_tree
 
 
@@ -133,6 +135,32 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cli, "prepare", interrupted)
     assert cli.main(["build"]) == 130
+
+
+def test_an_interrupt_at_any_time_is_no_traceback(tmp_path: Path) -> None:
+    """Also while the command line is read and modules are imported."""
+    argv = [sys.executable, "-m", "ktest_ntcopy", "check", str(tmp_path)]
+    hook = "import signal, sys\ndef now(*_):\n    raise KeyboardInterrupt\n"
+    for module in ("ktest_ntcopy.cli", "argparse", "ktest_ntcopy.image.check_command"):
+        (tmp_path / "sitecustomize.py").write_text(
+            hook + "import builtins\nreal = builtins.__import__\n"
+            "def fake(name, *more, **options):\n"
+            f"    return now() if name == {module!r} else real(name, *more, **options)\n"
+            "builtins.__import__ = fake\n"
+        )
+        env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(cli.__file__).parents[1]}"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", ""), module
+
+
+def test_output_that_is_closed_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "vmlinux").write_bytes(fake.elf())
+    command = f"{sys.executable} -m ktest_ntcopy check {tmp_path}/vmlinux --brief"
+    for way, status in ((">&-", {1, 2}), ("2>&-", {1, 2}), (">/dev/full", {USAGE})):
+        argv = ["sh", "-c", f"{command} {way}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode in status
+        assert "Traceback" not in done.stderr
 
 
 def test_help_names_every_command() -> None:

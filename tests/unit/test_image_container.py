@@ -12,6 +12,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -233,6 +234,23 @@ def test_what_follows_the_elf_file_is_not_unpacked(tmp_path: Path) -> None:
     with Elf(path) as elf:
         assert elf.file_size < len(data) + (9 << 20)
         assert elf.build_id
+
+
+@pytest.mark.parametrize("packer", ["gzip", "bzip2", "xz", "zstd"])
+def test_the_checksum_behind_the_kernel_is_held_against_it(tmp_path: Path, packer: str) -> None:
+    """x86 appends relocations to the ELF file, so its end comes before that of the data."""
+    data = kernel() + bytes(1 << 20)
+    if packer == "zstd":
+        packed = zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    else:
+        packed = PACKERS[packer](data)
+    with Elf(put(tmp_path, fake.bzimage(payload=packed))) as elf:
+        assert elf.build_id
+    at = {"gzip": -8, "bzip2": -3, "xz": -29, "zstd": -2}[packer]
+    damaged = bytearray(packed)
+    damaged[at] ^= 0x10
+    said = refusal(put(tmp_path, fake.bzimage(payload=bytes(damaged)), "damaged"))
+    assert f"the {packer}-compressed kernel cannot be unpacked: damaged {packer} data" in said
 
 
 def test_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
