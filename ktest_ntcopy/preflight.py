@@ -13,6 +13,7 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
+from ktest_ntcopy.compiler import cannot_compile
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation
 from ktest_ntcopy.features.model import Feature, load_features
@@ -115,6 +116,8 @@ class Preflight:
                 return self._machine(self._room.cpus, need, "CPUs", "--ktest-cpus")
             case "memory":
                 return self._machine(self._room.memory_mib, need, "MiB", "--ktest-memory")
+            case "bits":
+                return cannot_compile(int(need.value))
             case "device":
                 here = need.name in self._room.devices()
                 return "" if here else f"the machine has no device {need.name}"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ktest_ntcopy.compiler import cannot_compile
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.image.kernel_file import KernelFile
@@ -105,7 +106,11 @@ def _build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]
         for path in report.manifests:
             manifest = selftests.load_manifest(path)
             for program in manifest.programs:
-                build = partial(selftests.build_static, program, path.parent, folder)
+                if cannot_compile(program.bits):
+                    continue  # its cases are skipped, and say why
+                build = partial(
+                    selftests.build_static, program, path.parent, folder, bits=program.bits
+                )
                 made[guest_path(manifest.target, program.name)] = checked(build, folder)
     return made
 

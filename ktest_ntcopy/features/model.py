@@ -8,7 +8,7 @@ feature leaves in vmlinux, the options it needs and the tests it has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,7 @@ class Program:
     timeout: int  #: seconds per case at reference speed
     fixtures: tuple[Fixture, ...]
     libs: tuple[str, ...] = ()  #: linker flags
+    bits: int = 0  #: 32 for a 32-bit program on a 64-bit kernel, 0 for the kernel's own size
     needs: tuple[Need, ...] = ()
 
     def points(self) -> tuple[str, ...]:
@@ -186,6 +187,25 @@ def _fixture(table: Table) -> Fixture:
     return fixture
 
 
+def _programs(table: Table) -> tuple[Program, ...]:
+    """The program, and the same once more for 32 bits if the data says so."""
+    narrow = table.table("also_32bit") if table.has("also_32bit") else None
+    program = _program(table)
+    if not narrow:
+        return (program,)
+    also = needs(narrow)
+    narrow.end()
+    return (
+        program,
+        replace(
+            program,
+            name=f"{program.name}_32",
+            bits=32,
+            needs=(*program.needs, *also, Need("bits", value="32")),
+        ),
+    )
+
+
 def _program(table: Table) -> Program:
     program = Program(
         name=table.name("name", _WORD),
@@ -255,7 +275,7 @@ def load_feature(path: Path) -> Feature:
         defines=tuple(_define(t) for t in table.tables("define")),
         expectations=expectations(table, text),
         kconfig=tuple(_option(t, selftest=True) for t in table.tables("kconfig")),
-        programs=tuple(_program(t) for t in table.tables("program")),
+        programs=tuple(p for t in table.tables("program") for p in _programs(t)),
         kunit=kunit_suites(table),
         published=table.table("published", {}).raw(),
     )

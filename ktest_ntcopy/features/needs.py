@@ -14,6 +14,7 @@ needs what all that it belongs to need.  An entry is one of
 ``"cpus>=N"``            the virtual machine has so many processors
 ``"memory>=N"``          the virtual machine has so much memory, in MiB
 ``"device NAME"``        the virtual machine has this device, named as QEMU does
+``"bits=32"``            a compiler makes programs of 32 bits
 
 A variant whose field ``via`` is ``"&NAME"`` also needs what ``transports.toml`` says that
 the transport of that name needs.
@@ -45,6 +46,7 @@ _FORMS = (
     ("cpus", re.compile(r"cpus()>=([1-9]\d{0,2})")),
     ("memory", re.compile(r"memory()>=([1-9]\d{0,6})")),
     ("device", re.compile(r"device ([A-Za-z][\w.-]*)()")),
+    ("bits", re.compile(r"bits()=(32)")),
 )
 
 
@@ -54,7 +56,7 @@ class Need:
 
     kind: str  #: first word of the list above, in lower case
     name: str = ""  #: empty for the feature that the file is about
-    value: str = ""  #: of an option, empty: built in; a number of processors or MiB
+    value: str = ""  #: of an option, empty: built in; a number of processors, MiB or bits
 
     def __str__(self) -> str:
         """As it is written in a feature file."""
@@ -62,6 +64,8 @@ class Need:
             return f"{self.name}={self.value}" if self.value else self.name
         if self.kind in ("cpus", "memory"):
             return f"{self.kind}>={self.value}"
+        if self.kind == "bits":
+            return f"{self.kind}={self.value}"
         return f"{self.kind} {self.name}".rstrip()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ktest_ntcopy.compiler import find_compiler
+from ktest_ntcopy.compiler import find_compiler, find_compiler_32
 from ktest_ntcopy.errors import BuildError
 
 #: As lib.mk has them, and what makes the result independent of the guest.
@@ -65,15 +65,21 @@ def _complaint(text: str) -> str:
 
 
 def build_static(
-    program: Compilable, source_dir: Path, out_dir: Path, *, cc: str | None = None
+    program: Compilable,
+    source_dir: Path,
+    out_dir: Path,
+    *,
+    cc: str | None = None,
+    bits: int = 0,
 ) -> Path:
     """The program as a static executable below ``out_dir``; compiled if its inputs changed.
 
     ``source_dir`` is the target's folder in a kernel tree, with the generated
     sources.  The file's name carries a digest of sources, headers of the tree,
-    flags and compiler.  Raises BuildError with the compiler's first complaints.
+    flags and compiler.  ``bits`` is 32 for a 32-bit program.  Raises BuildError with
+    the compiler's first complaints, ConfigError without a compiler.
     """
-    compiler = find_compiler(cc)
+    compiler = find_compiler_32(cc) if bits == 32 else find_compiler(cc)
     source = source_dir / f"{program.name}.c"
     try:
         inputs = _inputs(source)

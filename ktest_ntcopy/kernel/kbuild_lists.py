@@ -105,6 +105,34 @@ def add_programs(makefile: str, programs: Mapping[str, Sequence[str]]) -> str:
     return makefile
 
 
+def add_narrow_programs(makefile: str, programs: Mapping[str, Sequence[str]]) -> str:
+    """Makefile text with each 32-bit program, built if the compiler makes such programs.
+
+    The question is the one of the x86 selftests.  It can be asked behind lib.mk only,
+    which chooses the compiler.  Raises ConfigError without lib.mk.
+    """
+    for program, libs in sorted(programs.items()):
+        output = f"$(OUTPUT)/{program}"
+        if f"\n{output}: CFLAGS += -m32\n" in makefile:
+            continue
+        lib = _LIB_MK.search(makefile)
+        if lib is None:
+            raise ConfigError("Makefile does not include lib.mk")
+        block = (
+            "\n# 32-bit programs, if the compiler has what they need\n"
+            'ifeq ($(shell ../x86/check_cc.sh "$(CC)" ../x86/trivial_32bit_program.c -m32),1)\n'
+            f"TEST_GEN_PROGS += {output}\n"
+            f"all: {output}\n"
+            "endif\n"
+            f"{output}: CFLAGS += -m32\n"
+        )
+        if libs:
+            block += f"{output}: LDLIBS += {' '.join(libs)}\n"
+        at = lib.end() + 1
+        makefile = makefile[:at] + block + makefile[at:]
+    return makefile
+
+
 def add_ignored(gitignore: str, names: Iterable[str]) -> str:
     """.gitignore text with each name, in sorted place."""
     lines = _lines(gitignore)

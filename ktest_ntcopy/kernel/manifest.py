@@ -51,6 +51,7 @@ class ManifestProgram:
     target: str
     sources: tuple[str, ...]  #: files in the target's folder, the program's own first
     libs: tuple[str, ...]
+    bits: int = 0  #: 32, or 0 for the word size of the kernel
     cases: tuple[ManifestCase, ...]
 
 
@@ -113,6 +114,7 @@ def dump_manifest(
                 "target": target,
                 "sources": [f"{r.program.name}.c", *(h.name for h in r.headers)],
                 "libs": list(r.program.libs),
+                **({"bits": r.program.bits} if r.program.bits else {}),
                 "cases": _cases(r),
             }
             for r in sorted(programs, key=lambda r: r.program.name)
@@ -150,6 +152,7 @@ def _load_program(data: dict[str, Any]) -> ManifestProgram:
         target=str(data["target"]),
         sources=tuple(str(s) for s in data["sources"]),
         libs=tuple(str(s) for s in data["libs"]),
+        bits=int(data.get("bits", 0)),
         cases=tuple(
             ManifestCase(
                 fixture=str(c["fixture"]),

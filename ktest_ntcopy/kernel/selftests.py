@@ -17,7 +17,12 @@ from pathlib import Path
 from ktest_ntcopy.errors import ConfigError, SourceError
 from ktest_ntcopy.features.model import Feature, load_features
 from ktest_ntcopy.kernel.guest_program import build_static
-from ktest_ntcopy.kernel.kbuild_lists import add_ignored, add_options, add_programs
+from ktest_ntcopy.kernel.kbuild_lists import (
+    add_ignored,
+    add_narrow_programs,
+    add_options,
+    add_programs,
+)
 from ktest_ntcopy.kernel.manifest import (
     NAME,
     Manifest,
@@ -159,9 +164,9 @@ def _target_files(
     files = {folder / name: text for name, text in sources.items()}
     makefile, ignored, config = (folder / name for name in _LISTS)
     try:
-        files[makefile] = add_programs(
-            _read(makefile), {r.program.name: r.program.libs for r in rendered}
-        )
+        listed = {r.program.name: r.program.libs for r in rendered if not r.program.bits}
+        narrow = {r.program.name: r.program.libs for r in rendered if r.program.bits}
+        files[makefile] = add_narrow_programs(add_programs(_read(makefile), listed), narrow)
     except ConfigError as err:
         raise SourceError(f"{makefile}: {err}") from err
     files[ignored] = add_ignored(
