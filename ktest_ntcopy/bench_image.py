@@ -176,10 +176,10 @@ def subjects(vmlinux: Path) -> Subjects:
     wanted = [e for f in load_features() for e in f.expectations if not e.absent]
     met = [e for e in wanted if check(image, e, alike=False).found is Found.FOUND]
     first = {e.kind: e for e in reversed(met)}
-    chain: tuple[str, ...] = first["call"].ends
-    if image.code is not None:
-        path = image.code.path(*chain, through=first["call"].through)
-        chain = (*(name for name, _ in path.steps), chain[1])
+    assert image.code is not None
+    paths = [image.code.path(*e.ends, through=e.through) for e in met if e.kind == "call"]
+    longest = max(paths, key=lambda path: len(path.steps))
+    chain = (*(name for name, _ in longest.steps), longest.target)
     names = [name for name in image.symbols if name.isidentifier()]
     return Subjects(
         symbols=tuple(names[:: max(1, len(names) // 100)][:100]),
