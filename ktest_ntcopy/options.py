@@ -17,6 +17,7 @@ import pytest
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.image.screen import safe_line
 from ktest_ntcopy.paths import is_plain
 
 
@@ -75,7 +76,7 @@ def parse_options(config: pytest.Config) -> Options:
     try:
         kernel = open_kernel(given)
     except ConfigError as err:
-        raise pytest.UsageError(f"--kernel: {err}") from err
+        raise pytest.UsageError(safe_line(f"--kernel: {err}")) from err
     junit = getattr(option, "xmlpath", None)
     junit = here / Path(os.path.expandvars(junit)).expanduser() if junit else None
     journal = _journal(config, junit)

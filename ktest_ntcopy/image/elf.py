@@ -18,41 +18,10 @@ from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.container import KERNEL_LIMIT, open_source
+from ktest_ntcopy.image.machines import MACHINES, VARIANTS
 from ktest_ntcopy.image.reader import occurrences
 from ktest_ntcopy.image.unpack import UnpackError, pieces
 
-#: e_machine -> its name in elf.h, and what ``uname -m`` says, as far as Linux has it.
-_MACHINES = {
-    2: ("EM_SPARC", "sparc"),
-    3: ("EM_386", "i686"),
-    4: ("EM_68K", "m68k"),
-    8: ("EM_MIPS", "mips"),
-    15: ("EM_PARISC", "parisc"),
-    20: ("EM_PPC", "ppc"),
-    21: ("EM_PPC64", "ppc64"),
-    22: ("EM_S390", "s390x"),
-    40: ("EM_ARM", "armv7l"),
-    42: ("EM_SH", "sh"),
-    43: ("EM_SPARCV9", "sparc64"),
-    62: ("EM_X86_64", "x86_64"),
-    94: ("EM_XTENSA", "xtensa"),
-    183: ("EM_AARCH64", "aarch64"),
-    189: ("EM_MICROBLAZE", "microblaze"),
-    243: ("EM_RISCV", "riscv64"),
-    258: ("EM_LOONGARCH", "loongarch64"),
-    0x9026: ("EM_ALPHA", "alpha"),
-}
-#: What uname -m says of the rarer byte order or width: (name, bits, little endian).
-_VARIANTS = {
-    ("EM_AARCH64", 64, False): "aarch64_be",
-    ("EM_ARM", 32, False): "armv7b",
-    ("EM_PPC64", 64, True): "ppc64le",
-    ("EM_MIPS", 64, True): "mips64",
-    ("EM_MIPS", 64, False): "mips64",
-    ("EM_RISCV", 32, True): "riscv32",
-    ("EM_S390", 32, False): "s390",
-    ("EM_PARISC", 64, False): "parisc64",
-}
 _KINDS = {1: "ET_REL", 2: "ET_EXEC", 3: "ET_DYN", 4: "ET_CORE"}
 
 #: What decoding damaged input raises.
@@ -165,7 +134,7 @@ class Elf:
         self.bits = 64
         self.kind = "ET_EXEC"
         machine = 183 if head[0x38:0x3C] == b"ARM\x64" else 243
-        self.machine, self._arch = _MACHINES[machine]
+        self.machine, self._arch = MACHINES[machine]
         self.little_endian = not (self.machine == "EM_AARCH64" and head[0x18] & 1)
         self.order = "<" if self.little_endian else ">"
         self._segments: tuple[tuple[int, int, int, int], ...] = ()
@@ -185,8 +154,8 @@ class Elf:
             f"{self.order}HHI{word}{word}{word}IHHHHHH", head, 16
         )
         self.kind = _KINDS.get(kind, f"ET_{kind}")
-        self.machine = _MACHINES.get(machine, (f"EM_{machine}", ""))[0]
-        self._arch = _MACHINES.get(machine, ("", f"machine {machine}"))[1]
+        self.machine = MACHINES.get(machine, (f"EM_{machine}", ""))[0]
+        self._arch = MACHINES.get(machine, ("", f"machine {machine}"))[1]
         segment_size, segment_count, section_size, section_count, names_at = sizes
         header = struct.Struct(self.order + ("IIQQQQIIQQ" if self.bits == 64 else "IIIIIIIIII"))
         if sections_at and sections_at + header.size <= self.file_size:
@@ -275,7 +244,7 @@ class Elf:
     @property
     def arch(self) -> str:
         """What ``uname -m`` says on this machine type."""
-        variant = _VARIANTS.get((self.machine, self.bits, self.little_endian))
+        variant = VARIANTS.get((self.machine, self.bits, self.little_endian))
         return variant or self._arch
 
     def section(self, name: str) -> Section | None:

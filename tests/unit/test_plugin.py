@@ -625,6 +625,7 @@ def test_second_signal_does_not_disturb_the_reports(
         (("--kernel=none",), "no such file"),
         (("--kernel=",), "--kernel"),
         (("--kernel=caf\udce9",), r"caf\udce9': is not UTF-8; rename it"),
+        (("--kernel=no\nwhere",), r"no\nwhere: no such file"),
         (("--kernel=script",), "script"),
         (("--ktest-tree=none",), "is no kernel source tree"),
         (("--ktest-qemu=no-such-qemu",), "no such program"),
