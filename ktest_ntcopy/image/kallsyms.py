@@ -314,12 +314,17 @@ def read_names(data: bytes, tables: Tables, *, base: int | None = None) -> list[
 
 def image_start(data: bytes) -> int:
     """The address that an arm64 Image is linked at, from any of its relocations; or 0."""
-    kind = re.escape(struct.pack("<Q", 0x403))
-    for hit in itertools.islice(re.finditer(b"(?s:.{6})\xff\xff" + kind, data), 1000):
-        place = struct.unpack_from("<Q", hit.group())[0]
+    end = b"\xff\xff" + struct.pack("<Q", 0x403)  # of the place; then the kind
+    at = 6
+    for _ in range(_TRIES):
+        at = data.find(end, at)
+        if at < 0:
+            break
+        (place,) = struct.unpack_from("<Q", data, at - 6)
         start = place & -(1 << 27)
         if place % 8 == 0 and place - start < len(data):
             return int(start)
+        at += 1
     return 0
 
 

@@ -112,7 +112,8 @@ def test_truncated_tables_are_not_found_or_read_whole() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damage_raises_nothing_else(data: st.DataObject) -> None:
-    raw = bytearray(tables(symbols(400), Layout(form="percpu"))[0])
+    layout = data.draw(st.sampled_from([Layout(form="percpu"), Layout(form="place", step=4)]))
+    raw = bytearray(tables(symbols(400), layout, start=0xFFFFFFFF81800000)[0])
     for _ in range(data.draw(st.integers(1, 5))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     if found := find_tables(bytes(raw), bits=64):
