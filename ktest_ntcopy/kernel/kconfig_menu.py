@@ -102,10 +102,13 @@ class Menus:
         self._left -= 1
         if depth > _NESTED or self._left < 0:
             raise ConfigError(f"{self._tree}: Kconfig files include each other without end")
+        file = self._tree / name
         try:
-            text = (self._tree / name).read_text(encoding="utf-8", errors="replace")
+            if not file.is_file():  # generated ones are not there before a build
+                return
+            text = file.read_text(encoding="utf-8", errors="replace")
         except (OSError, ValueError):
-            return  # generated ones are not there before a build
+            return
         for number, line in _statements(text):
             if source := _SOURCE.match(line):
                 self._close()

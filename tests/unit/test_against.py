@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,14 @@ def test_files_that_include_each_other(tree: Path) -> None:
     (tree / "net/Kconfig").write_text('source "net/Kconfig"\n')
     with pytest.raises(ConfigError, match="include each other without end"):
         Menus(tree, "x86_64")
+
+
+def test_files_that_are_no_files(tree: Path) -> None:
+    (tree / "net/Kconfig").unlink()
+    os.mkfifo(tree / "net/Kconfig")
+    (tree / "arch/x86/Kconfig").unlink(missing_ok=True)
+    (tree / "arch/x86/Kconfig").symlink_to("/dev/zero")
+    assert Menus(tree, "x86_64").find("NET")
 
 
 def test_lines_of_noise_are_survived(tree: Path) -> None:
