@@ -21,27 +21,27 @@ from ktest_ntcopy.zerocopy_table import LIMITS, LINKS, MODES, Run, Spread
 PRINTED = """\
 mode copy
 tx=9 (2 MB) txc=0 zc=n
-tx calls: sendmsg=10 poll=9 recvmsg=0
+tx calls: sendmsg=10 poll=9 recvmsg=0 bytes=2000000
 mode -z
 tx=126 (7 MB) txc=126 zc=n
-tx calls: sendmsg=126 poll=127 recvmsg=252 per completion=4.01
+tx calls: sendmsg=126 poll=127 recvmsg=252 bytes=7000000 per completion=4.01
 
 mode -n
 tx=100 (6 MB) txc=100 zc=y
-tx calls: sendmsg=100 poll=101 recvmsg=2 per completion=2.03
+tx calls: sendmsg=100 poll=101 recvmsg=2 bytes=6000000 per completion=2.03
 """
 
 
 def run(megabytes: int, **changes: Any) -> Run:
     counted = {"completions": 10, "zerocopy": False, "sends": 10, "polls": 11, "reads": 5}
-    return Run(megabytes=megabytes, **{**counted, **changes})
+    return Run(sent=megabytes * 1_000_000, **{**counted, **changes})
 
 
 def test_every_number_of_a_run_is_read() -> None:
     assert zerocopy_table.parse(PRINTED) == {
-        "copy": Run(megabytes=2, completions=0, zerocopy=False, sends=10, polls=9, reads=0),
-        "-z": Run(megabytes=7, completions=126, zerocopy=False, sends=126, polls=127, reads=252),
-        "-n": Run(megabytes=6, completions=100, zerocopy=True, sends=100, polls=101, reads=2),
+        "copy": Run(sent=2000000, completions=0, zerocopy=False, sends=10, polls=9, reads=0),
+        "-z": Run(sent=7000000, completions=126, zerocopy=False, sends=126, polls=127, reads=252),
+        "-n": Run(sent=6000000, completions=100, zerocopy=True, sends=100, polls=101, reads=2),
     }
 
 
@@ -224,7 +224,8 @@ def test_rounds_are_complete_and_no_mode_is_always_first(monkeypatch: pytest.Mon
         (exited(PRINTED.partition("mode -n")[0]), "ran copy, -z"),
         (exited(""), "ran nothing"),
         (exited("mode -n\n\x1b[2Jsend: \rBroken\n", 1), "send:"),
-        (exited(PRINTED.replace("txc=100", "txc=0")), "-n, TCP v4, limit 1: nothing completed"),
+        (exited(PRINTED.replace("txc=100", "txc=0")), "-n, TCP v4, limit 1: nothing was sent"),
+        (exited(PRINTED.replace("bytes=2000000", "bytes=0")), "copy, TCP v4, limit 1: nothing"),
     ],
 )
 def test_a_run_that_fails_is_no_figure(
