@@ -59,9 +59,12 @@ def test_generate_writes_everything_and_nothing_the_second_time(tree: Path) -> N
 def test_lists_name_the_program(tree: Path) -> None:
     selftests.generate(tree, "6.12")
     makefile = (net(tree) / "Makefile").read_text()
-    names = {p.name for f in load_features() for p in f.programs if p.target == "net"}
+    programs = [p for f in load_features() for p in f.programs if p.target == "net"]
+    names = {p.name for p in programs}
     assert {"msg_ntcopy", "tx_nocache_copy"} <= names
-    added = "".join(f"TEST_GEN_PROGS += {name}\n" for name in sorted(names))
+    # 32-bit programs stand elsewhere, and depend on what the compiler has.
+    usual = sorted(p.name for p in programs if not p.bits)
+    added = "".join(f"TEST_GEN_PROGS += {name}\n" for name in usual)
     assert f"TEST_GEN_PROGS = tls\n{added}" in makefile
     assert "$(OUTPUT)/msg_ntcopy: LDLIBS += -lpthread\n" in makefile
     ignored = (net(tree) / ".gitignore").read_text()
