@@ -159,6 +159,7 @@ class BtfData:
         self.text: bytes = text
         self.raw: bytes = types
         self.words = memoryview(types).cast("I")
+        self._known: dict[str, list[int]] = {}  #: types by names that were asked for
         self._walk(first, _Steps(layout))
 
     def _walk(self, at: int, steps: _Steps) -> None:
@@ -262,7 +263,10 @@ class BtfData:
 
     def named(self, name: str, *kinds: Kind) -> Iterator[int]:
         """Numbers of all types of that name, of the kinds if any are given."""
-        found = sorted(self._where(self._names, name))
+        # Many questions are about few names, and the strings are long.
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = sorted(self._where(self._names, name))
         return (number for number in found if not kinds or self.kind(number) in kinds)
 
     def enumerators_named(self, name: str) -> Iterator[tuple[int, int]]:
