@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What features leave in vmlinux, without all else that their files say.
 
-Reading a feature file in full takes as long as a third of the questions about a kernel;
-whoever only asks those reads this.
+Saves a third of what importing and building the whole model takes, which shows in a command
+that is done within three tenths of a second.
 """
 
 from __future__ import annotations
