@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The ``ktest-ntcopy`` command: says what it does, does it, and exits with the truth.
 
-Exit status: 0 all well, 1 a test or a gate failed, 2 it could not be tried.
+Exit status: 0 all well, 1 a test or a gate failed, 2 it could not be tried; 130 after an
+interrupt, 141 if who reads the output closed it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ktest_ntcopy import __version__
 from ktest_ntcopy.errors import USAGE, BuildError, KtestError
 
 DEFAULT_VERSION = "6.12"
+_PIPE = 128 + 13  # exit status of what SIGPIPE has ended, as shells say it
 
 
 def _complain(text: str) -> int:
@@ -335,9 +337,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parser().parse_args(argv)
         action: Callable[[argparse.Namespace], int] = args.action
-        return action(args)
+        status = action(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except KtestError as err:
         return _complain(str(err))
+    except BrokenPipeError:  # who reads the output has seen enough, as with "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is written at the exit
+        return _PIPE
     except OSError as err:
         return _complain(f"{err.filename or 'system'}: {err.strerror}")
     except KeyboardInterrupt:

@@ -163,6 +163,17 @@ def test_output_that_is_closed_is_no_traceback(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_reader_that_has_seen_enough(tmp_path: Path, more: str) -> None:
+    """Both where the output is written at once and where only its end is."""
+    (tmp_path / "vmlinux").write_bytes(fake.elf())
+    command = f"{sys.executable} -m ktest_ntcopy check {tmp_path}/vmlinux {more}"
+    script = f"{{ {command}; echo $? >{tmp_path}/status; }} | true"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert (tmp_path / "status").read_text() == "141\n"
+
+
 def test_help_names_every_command() -> None:
     argv = [sys.executable, "-m", "ktest_ntcopy", "--help"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
