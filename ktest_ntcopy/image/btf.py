@@ -162,7 +162,7 @@ def read_btf(elf: Elf, *, base: Btf | None = None) -> Btf | None:
     part it needs of that (``.BTF.base``) is read without: what it only points to or
     embeds is then known by name and size.
     """
-    section = elf.section(".BTF")
+    section = elf.only_section(".BTF")
     if section is None or not section.size:
         return None
     pointer_size = elf.bits // 8

@@ -254,6 +254,15 @@ class Elf:
             return self._by_name.get(".z" + name[1:])
         return found
 
+    def only_section(self, name: str) -> Section | None:
+        """The section of a name that a file may have once.  Raises ConfigError for several."""
+        if (count := sum(s.name == name for s in self.sections)) > 1:
+            raise ConfigError(
+                f"{self.path}: has {count} sections {name}, and which of them is the kernel's "
+                "cannot be told; build it again"
+            )
+        return self.section(name)
+
     def read(self, section: Section, *, start: int = 0, size: int | None = None) -> bytes:
         """Bytes of a section, all or a part, unpacked if it is compressed.
 

@@ -326,7 +326,7 @@ def read_symbols(elf: Elf) -> SymbolTable | None:
 
     Raises ConfigError for a damaged table.
     """
-    table = elf.section(".symtab")
+    table = elf.only_section(".symtab")
     if table is None or not table.size or table.no_bits:
         from ktest_ntcopy.image.stripped import read_kallsyms
 

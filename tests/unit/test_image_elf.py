@@ -16,6 +16,7 @@ import pytest
 import zstandard
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.image.btf import read_btf
 from ktest_ntcopy.image.elf import Elf
 from ktest_ntcopy.image.kernel_file import open_kernel
 from ktest_ntcopy.image.reader import FileSource
@@ -253,6 +254,17 @@ def test_absurd_section(tmp_path: Path, section: str, field: int, value: int, sa
     layout = "<I" if field == 40 else "<Q"
     struct.pack_into(layout, data, header(bytes(data), section) + field, value)
     assert said in refusal(put(tmp_path, bytes(data)))
+
+
+@pytest.mark.parametrize("name", [".symtab", ".BTF"])
+def test_sections_that_there_are_twice(tmp_path: Path, name: str) -> None:
+    twice = [(name, 1, bytes(24)), (name, 1, bytes(24))]
+    read = read_symbols if name == ".symtab" else read_btf
+    with (
+        Elf(put(tmp_path, fake.elf(more=twice))) as elf,
+        pytest.raises(ConfigError, match=f"has 2 sections {name}"),
+    ):
+        read(elf)
 
 
 def test_overlapping_sections_are_read_as_they_are(tmp_path: Path) -> None:
