@@ -16,8 +16,8 @@ from conformance.sockets import Calls, MissingFunctionError
 
 if TYPE_CHECKING:
     from ktest_ntcopy.image.facts import Image
-    from ktest_ntcopy.image.kernel_file import KernelFile
-    from ktest_ntcopy.image.typeinfo import TypeInfo
+    from ktest_ntcopy.image.file.kernel_file import KernelFile
+    from ktest_ntcopy.image.types.typeinfo import TypeInfo
 
 #: The running kernel's own type information.
 _RUNNING = Path("/sys/kernel/btf/vmlinux")
@@ -112,7 +112,7 @@ def types(pytestconfig: pytest.Config, kernel_bits: int) -> TypeInfo:
         if found := image.types:
             return found
         pytest.skip(image.lacks("type information", "CONFIG_DEBUG_INFO_BTF=y adds BTF"))
-    from ktest_ntcopy.image.btf import Btf
+    from ktest_ntcopy.image.types.btf import Btf
 
     try:
         return Btf(_RUNNING.read_bytes(), pointer_size=kernel_bits // 8)

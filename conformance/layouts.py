@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from conformance.sockets import ethtool, layout
-from ktest_ntcopy.image.typeinfo import TypeInfo
+from ktest_ntcopy.image.types.typeinfo import TypeInfo
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conformance.claims import CLAIMS, FOLDER, Claim, stale
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 
 for module in sorted(Path(__file__).parent.glob("test_*.py")):
     if module.name != Path(__file__).name:

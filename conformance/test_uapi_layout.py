@@ -22,7 +22,7 @@ from conformance.sockets.uapi import MemInfo, So, Sof
 from ktest_ntcopy.compiler import find_compiler
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.typeinfo import TypeInfo
+from ktest_ntcopy.image.types.typeinfo import TypeInfo
 
 pytestmark = pytest.mark.vmlinux
 

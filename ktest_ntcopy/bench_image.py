@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 
 _MEMORY = 3 << 30  # bytes that a reader may take
 _SECONDS = 20  # of processor time that a reader may take

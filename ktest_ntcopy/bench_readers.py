@@ -20,9 +20,10 @@ Answer = Callable[[Path, Sequence[str]], Any]
 
 def _ours(question: str) -> Answer:
     from ktest_ntcopy.features.traces import load_traces
-    from ktest_ntcopy.image import btf, check, code, exports  # noqa: F401  what it will need
+    from ktest_ntcopy.image import check
     from ktest_ntcopy.image.facts import Image
-    from ktest_ntcopy.image.kernel_file import open_kernel
+    from ktest_ntcopy.image.file.kernel_file import open_kernel
+    from ktest_ntcopy.image.names import exports  # noqa: F401  what it will need
 
     def symbols(image: Image, names: Sequence[str]) -> int:
         assert image.symbols is not None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ktest_ntcopy.errors import BootError, KtestError, MachineLost
 from ktest_ntcopy.features.kunit import KunitSuite
 from ktest_ntcopy.features.model import Feature
-from ktest_ntcopy.image.config import KernelConfig
+from ktest_ntcopy.image.file.config import KernelConfig
 from ktest_ntcopy.machine.base import ConsoleLine, End, Machine, MachineInfo, MachineSpec
 from ktest_ntcopy.naming import KUNIT, WHOLE
 from ktest_ntcopy.results.kunit import (

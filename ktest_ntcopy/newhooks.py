@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ktest_ntcopy.image.kernel_file import KernelFile
+    from ktest_ntcopy.image.file.kernel_file import KernelFile
     from ktest_ntcopy.machine.base import Machine, MachineSpec
 
 

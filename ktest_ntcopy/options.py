@@ -16,7 +16,7 @@ import pytest
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.image.file.kernel_file import KernelFile, open_kernel
 from ktest_ntcopy.image.screen import safe_line
 from ktest_ntcopy.paths import is_plain
 

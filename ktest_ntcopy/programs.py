@@ -17,7 +17,7 @@ import pytest
 from ktest_ntcopy.compiler import cannot_compile
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.paths import cache_root
 from ktest_ntcopy.session import guest_path
 

@@ -21,7 +21,7 @@ from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import Expectation, load_features
 from ktest_ntcopy.image.expectations import void
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.judging import MUST_RUN, Judging
 from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import Machine, MachineSpec

@@ -20,7 +20,7 @@ from pathlib import Path
 from ktest_ntcopy.errors import ConfigError, KtestError
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.features.table import Table
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.kernel.guest_program import build_static
 from ktest_ntcopy.kernel.process import Notify
 from ktest_ntcopy.machine.base import Command, End, Machine, MachineSpec

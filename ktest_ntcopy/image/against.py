@@ -20,8 +20,8 @@ from typing import Any
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.check import envelope, head
-from ktest_ntcopy.image.config import KernelConfig, parse_config, text_of
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.config import KernelConfig, parse_config, text_of
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.image.screen import safe_line
 from ktest_ntcopy.kernel.kconfig_deps import holds
 from ktest_ntcopy.kernel.kconfig_menu import Menus, require_kconfig

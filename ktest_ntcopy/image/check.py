@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktest_ntcopy.image.expectations import Finding, Found, check
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import Verdict, verdict
 from ktest_ntcopy.image.screen import safe_line
 

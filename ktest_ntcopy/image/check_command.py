@@ -10,7 +10,7 @@ from pathlib import Path
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.traces import Traces, load_traces
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.image.screen import safe
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from ktest_ntcopy.features.expect import Expectation
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.nearest import nearest
-from ktest_ntcopy.image.signature import SignatureError, same_signature
-from ktest_ntcopy.image.symbols import Symbol
-from ktest_ntcopy.image.typeinfo import Member, TypeInfo, TypeInfoError
+from ktest_ntcopy.image.names.nearest import nearest
+from ktest_ntcopy.image.names.symbols import Symbol
+from ktest_ntcopy.image.types.signature import SignatureError, same_signature
+from ktest_ntcopy.image.types.typeinfo import Member, TypeInfo, TypeInfoError
 
 if TYPE_CHECKING:
-    from ktest_ntcopy.image.exports import Export
+    from ktest_ntcopy.image.names.exports import Export
 
 _NO_BTF = ("BTF", "set CONFIG_DEBUG_INFO_BTF=y")
 _NO_SYMBOLS = ("symbol table", "stripped")
@@ -168,7 +168,7 @@ def describe_export(export: Export) -> str:
 def _export(image: Image, expectation: Expectation) -> _Answer:
     exports = image.exports
     if exports is None:
-        from ktest_ntcopy.image.exports import hint
+        from ktest_ntcopy.image.names.exports import hint
 
         raise _UnknownError(image.lacks("table of exports", hint(image.kernel)))
     export = exports.get(expectation.name)
@@ -266,7 +266,7 @@ def _config(image: Image, expectation: Expectation) -> _Answer:
 
 
 def _call(image: Image, expectation: Expectation) -> _Answer:
-    from ktest_ntcopy.image.code import CodeError
+    from ktest_ntcopy.image.code.paths import CodeError
 
     if image.code is None:
         raise _UnknownError(image.lacks(*_NO_SYMBOLS))
@@ -301,7 +301,7 @@ def _variable(image: Image, expectation: Expectation) -> tuple[Symbol, Member] |
 
 
 def _pointer(image: Image, expectation: Expectation) -> _Answer:
-    from ktest_ntcopy.image.code import CodeError
+    from ktest_ntcopy.image.code.paths import CodeError
 
     place = _variable(image, expectation)
     if isinstance(place, _Miss):

@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import KernelFile
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import KernelFile
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 if TYPE_CHECKING:
-    from ktest_ntcopy.image.code import CodePaths
-    from ktest_ntcopy.image.exports import Exports
-    from ktest_ntcopy.image.symbols import Symbol, SymbolTable
-    from ktest_ntcopy.image.typeinfo import Member, TypeInfo
+    from ktest_ntcopy.image.code.paths import CodePaths
+    from ktest_ntcopy.image.names.exports import Exports
+    from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable
+    from ktest_ntcopy.image.types.typeinfo import Member, TypeInfo
 
 
 class Image:
@@ -37,27 +37,27 @@ class Image:
     @cached_property
     def symbols(self) -> SymbolTable | None:
         """The symbol table, the kernel's own (kallsyms) where the file is stripped."""
-        from ktest_ntcopy.image.symbols import read_symbols
+        from ktest_ntcopy.image.names.symbols import read_symbols
 
         if self._elf is None:
             return None
         if table := read_symbols(self._elf):
             return table
-        from ktest_ntcopy.image.stripped import read_kallsyms
+        from ktest_ntcopy.image.file.stripped import read_kallsyms
 
         return read_kallsyms(self._elf)
 
     @cached_property
     def types(self) -> TypeInfo | None:
         """Types from BTF, or from DWARF if that was allowed."""
-        from ktest_ntcopy.image.btf import read_btf
+        from ktest_ntcopy.image.types.btf import read_btf
 
         if self._elf is None:
             return None
         if types := read_btf(self._elf):
             return types
         if self._dwarf:
-            from ktest_ntcopy.image.dwarf import load_dwarf
+            from ktest_ntcopy.image.types.dwarf import load_dwarf
 
             try:
                 return load_dwarf(self._elf)
@@ -74,14 +74,14 @@ class Image:
     @cached_property
     def exports(self) -> Exports | None:
         """Symbols that modules may use."""
-        from ktest_ntcopy.image.exports import read_exports
+        from ktest_ntcopy.image.names.exports import read_exports
 
         return read_exports(self._elf, self.symbols) if self._elf else None
 
     @cached_property
     def code(self) -> CodePaths | None:
         """What calls what."""
-        from ktest_ntcopy.image.code import CodePaths
+        from ktest_ntcopy.image.code.paths import CodePaths
 
         if self._elf is None or self.symbols is None:
             return None

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from ktest_ntcopy.image.check import envelope, head
 from ktest_ntcopy.image.expectations import describe, describe_export
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import KernelFile
-from ktest_ntcopy.image.nearest import nearest
-from ktest_ntcopy.image.symbols import Symbol
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.file.kernel_file import KernelFile
+from ktest_ntcopy.image.names.nearest import nearest
+from ktest_ntcopy.image.names.symbols import Symbol
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 if TYPE_CHECKING:
-    from ktest_ntcopy.image.code import Call
-    from ktest_ntcopy.image.exports import Export
+    from ktest_ntcopy.image.code.paths import Call
+    from ktest_ntcopy.image.names.exports import Export
 
 _TAGS = ("struct ", "union ", "enum ")
 
@@ -122,7 +122,7 @@ def _symbols(image: Image, answer: Answer) -> None:
     if image.exports is not None:
         answer.export = image.exports.get(answer.name)
     if answer.symbols[0].type == "func" and image.code is not None:
-        from ktest_ntcopy.image.code import CodeError
+        from ktest_ntcopy.image.code.paths import CodeError
 
         try:
             answer.calls = image.code.calls(answer.name)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.features.model import Program
-from ktest_ntcopy.image.btf import load_btf
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.symbols import load_symbols
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.symbols import load_symbols
+from ktest_ntcopy.image.types.btf import load_btf
 from ktest_ntcopy.machine.base import Command, End, MachineSpec
 from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.results.ktap import Directive, parse

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.machine.base import Command, MachineSpec, Outcome
 from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.programs import build_programs

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.image import code_arm64, code_x86
-from ktest_ntcopy.image.alternatives import read_alternatives
-from ktest_ntcopy.image.code import CodePaths
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.symbols import SymbolTable, read_symbols
+from ktest_ntcopy.image.code import arm64, x86
+from ktest_ntcopy.image.code.alternatives import read_alternatives
+from ktest_ntcopy.image.code.paths import CodePaths
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.names.symbols import SymbolTable, read_symbols
 
 RANGES, LENGTH = 8, 64 << 10  # pieces of .text that are compared, and bytes of each
 
@@ -105,10 +105,10 @@ def test_every_instruction_and_branch(elf: Elf, symbols: SymbolTable, piece: int
         code = elf.at(address, size)
         assert len(code) == size
         if elf.machine == "EM_AARCH64":
-            transfers = code_arm64.decode(code, address)
+            transfers = arm64.decode(code, address)
         else:
             starts: list[int] = []
-            transfers = code_x86.decode(code, address, bits=elf.bits, starts=starts)
+            transfers = x86.decode(code, address, bits=elf.bits, starts=starts)
             assert [address + at for at in starts] == here, hex(address)
         assert {
             (t.at, t.kind == "call", t.target) for t in transfers if t.kind in ("call", "jump")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.kernel.process import clean_env
 from ktest_ntcopy.machine.base import Command, End, MachineSpec
 from ktest_ntcopy.machine.qemu import QemuMachine

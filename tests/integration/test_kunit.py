@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.features.model import load_feature, load_features
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import MachineSpec
 from ktest_ntcopy.machine.qemu import QemuMachine

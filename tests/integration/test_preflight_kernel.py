@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.config import KernelConfig
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.image.file.config import KernelConfig
+from ktest_ntcopy.image.file.kernel_file import KernelFile, open_kernel
 from ktest_ntcopy.machine.base import MachineSpec
 from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.preflight import Preflight, Room

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.symbols import SymbolTable, read_symbols
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.names.symbols import SymbolTable, read_symbols
 from tests.unit.fake_kernel import bzimage
 from tests.unit.packers import pack
 

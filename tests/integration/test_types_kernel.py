@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from ktest_ntcopy.features.model import load_features
-from ktest_ntcopy.image.btf import Btf, load_btf
-from ktest_ntcopy.image.btf_data import COMPOUND, ENUMS, BtfData, Kind, Type
-from ktest_ntcopy.image.btf_layout import array_of, enumerators, fields
-from ktest_ntcopy.image.declare import prototype, show
-from ktest_ntcopy.image.dwarf import Dwarf, load_dwarf
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.signature import normal_signature
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.types.btf import Btf, load_btf
+from ktest_ntcopy.image.types.btf_data import COMPOUND, ENUMS, BtfData, Kind, Type
+from ktest_ntcopy.image.types.btf_layout import array_of, enumerators, fields
+from ktest_ntcopy.image.types.declare import prototype, show
+from ktest_ntcopy.image.types.dwarf import Dwarf, load_dwarf
+from ktest_ntcopy.image.types.signature import normal_signature
 
 _WHERE = re.compile(r"/\*\s*(\d+)(?::\s*(\d+))?\s+(\d+) \*/$")
 _ATTRIBUTE = re.compile(r"\s*__attribute__\(\(__(?:aligned__\(\d+\)|packed__)\)\)")

@@ -10,7 +10,7 @@ import pytest
 
 from ktest_ntcopy import zerocopy_table
 from ktest_ntcopy.errors import KtestError
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.kernel.process import silent
 
 

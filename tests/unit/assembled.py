@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.image.code import CodePaths
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.symbols import read_symbols
+from ktest_ntcopy.image.code.paths import CodePaths
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.symbols import read_symbols
 
 _FLAGS = ["-nostdlib", "-nostartfiles", "-Wl,-e,start", "-Wl,--build-id=none", "-Wl,-z,noexecstack"]
 _WANTED = {

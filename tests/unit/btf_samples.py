@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktest_ntcopy.image.btf_data import Kind
-from ktest_ntcopy.image.btf_write import BtfWriter
+from ktest_ntcopy.image.types.btf_data import Kind
+from ktest_ntcopy.image.types.btf_write import BtfWriter
 
 #: Bytes once and per element of the 20 kinds, as Linux 7 and later tell them.
 LAYOUT = (

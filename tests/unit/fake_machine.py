@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ktest_ntcopy.errors import BootError, BuildError, MachineError
-from ktest_ntcopy.image.kernel_file import KernelFile
+from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
     Chunk,

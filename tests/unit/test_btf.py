@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.btf import Btf, BtfError, Kind, load_btf
-from ktest_ntcopy.image.btf_write import BtfWriter
-from ktest_ntcopy.image.typeinfo import Enumerator, TypeInfo
+from ktest_ntcopy.image.types.btf import Btf, BtfError, Kind, load_btf
+from ktest_ntcopy.image.types.btf_write import BtfWriter
+from ktest_ntcopy.image.types.typeinfo import Enumerator, TypeInfo
 from tests.unit import fake_kernel as fake
 from tests.unit.btf_samples import LAYOUT, everything
 from tests.unit.effort import cpu_below

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image.btf import Btf, BtfError
+from ktest_ntcopy.image.types.btf import Btf, BtfError
 from tests.unit.btf_samples import LAYOUT, everything
 from tests.unit.effort import cpu_below
 

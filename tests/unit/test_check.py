@@ -18,7 +18,7 @@ from ktest_ntcopy.features.model import Feature, load_feature, load_features
 from ktest_ntcopy.image.check import examine, to_json, to_text
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.image.presence import Verdict, feature_present
 from tests.unit import fake_kernel as fake
 from tests.unit.whole_kernel import whole

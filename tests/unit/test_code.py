@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ktest_ntcopy.image.code import CodeError, CodePaths
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.symbols import read_symbols
+from ktest_ntcopy.image.code.paths import CodeError, CodePaths
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.symbols import read_symbols
 from tests.unit import fake_kernel as fake
 from tests.unit.assembled import assembled, code_of, function
 from tests.unit.effort import cpu_below

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image import code_arm64, code_x86
+from ktest_ntcopy.image.code import arm64, x86
 
 BASE = 0x10000000
 SLOT = 32  # bytes for each made-up x86 instruction, the second half of them one-byte nops
@@ -62,7 +62,7 @@ def test_x86_lengths(tmp_path: Path, bits: int, machine: str) -> None:
         if slot[0] == 0x9B or (0x66 in slot[:3] and re.search(r"^(?:\w+ )*(?:j|call|loop)", text)):
             continue
         starts: list[int] = []
-        code_x86.decode(slot, BASE + at, bits=bits, starts=starts)
+        x86.decode(slot, BASE + at, bits=bits, starts=starts)
         compared += 1
         if starts[1] != size:
             wrong.append(f"{slot[:16].hex()}: {text} has {size} bytes, not {starts[1]}")
@@ -80,7 +80,7 @@ def test_x86_branches(tmp_path: Path, bits: int, machine: str) -> None:
         for line in objdump(tmp_path, data, machine)
         if (found := re.search(r"^(?:call|j\w+)\s+0x([0-9a-f]+)", line[3]))
     }
-    got = {(t.at, t.target) for t in code_x86.decode(data, BASE, bits=bits)}
+    got = {(t.at, t.target) for t in x86.decode(data, BASE, bits=bits)}
     assert len(want) == 2000
     assert got == {(at, to) for at, to in want if not BASE <= to < BASE + len(data)} | {
         (at, to) for at, to in want if data[at - BASE] == 0xE8
@@ -120,7 +120,7 @@ def test_arm64_branches(tmp_path: Path) -> None:
             assert where, line[0]
             kind = {"bl": "call", "adr": "reference"}.get(name, "jump")
             want.add((int(line[1], 16), kind, int(where[1], 16)))
-    got = code_arm64.decode(data, BASE)
+    got = arm64.decode(data, BASE)
     inside = range(BASE, BASE + len(data))
     assert {t.at for t in got if t.kind == "indirect"} == indirect
     assert {tuple(t) for t in got if t.kind != "indirect"} == {
@@ -132,19 +132,19 @@ def test_arm64_branches(tmp_path: Path) -> None:
 def test_arm64_addresses_in_two_halves() -> None:
     words = [0x90000001, 0x91004021, 0x91404021, 0x91004042]  # adrp x1; add x1; add lsl 12; x2
     data = struct.pack("<4I", *words)
-    found = code_arm64.decode(data, 0xFFFF800080000000)
+    found = arm64.decode(data, 0xFFFF800080000000)
     assert found == [(0xFFFF800080000004, "reference", 0xFFFF800080000010)]
 
 
 @given(data=st.binary(max_size=300), bits=st.sampled_from([32, 64]))
 def test_any_bytes_can_be_decoded(data: bytes, bits: int) -> None:
     starts: list[int] = []
-    for transfer in code_x86.decode(data, BASE, bits=bits, starts=starts):
+    for transfer in x86.decode(data, BASE, bits=bits, starts=starts):
         assert BASE <= transfer.at < BASE + len(data)
         assert transfer.target is None or 0 <= transfer.target < 1 << bits
     assert starts == sorted(set(starts))
     assert all(0 <= start < len(data) for start in starts)
-    for transfer in code_arm64.decode(data, BASE):
+    for transfer in arm64.decode(data, BASE):
         assert BASE <= transfer.at < BASE + len(data)
         assert transfer.target is None or 0 <= transfer.target < 1 << 64
 
@@ -153,4 +153,4 @@ def test_any_bytes_can_be_decoded(data: bytes, bits: int) -> None:
     "code", ["e8000000", "0f84", "48c7c7000000", "ff15000000", "488d3d00", "e9"]
 )
 def test_instructions_cut_off_at_the_end_are_none(code: str) -> None:
-    assert code_x86.decode(bytes.fromhex(code), BASE) == []
+    assert x86.decode(bytes.fromhex(code), BASE) == []

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image.code import CodePaths
-from ktest_ntcopy.image.code_large import resolve
-from ktest_ntcopy.image.code_x86 import decode
+from ktest_ntcopy.image.code.large import resolve
+from ktest_ntcopy.image.code.paths import CodePaths
+from ktest_ntcopy.image.code.x86 import decode
 from tests.unit.assembled import assembled, code_of, function
 
 LEAVES = "".join(function(name, "nop", "ret") for name in ("one", "two"))

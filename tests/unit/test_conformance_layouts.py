@@ -14,9 +14,9 @@ from conformance.headers import Headers, HeadersError
 from conformance.layouts import SHAPES, Layout, Place, Shape, differences, kernels, ours
 from conformance.sockets.layout import MsgHdr, SockExtendedErr
 from ktest_ntcopy.compiler import find_compiler
-from ktest_ntcopy.image.btf import Btf
-from ktest_ntcopy.image.btf_data import Kind
-from ktest_ntcopy.image.btf_write import BtfWriter
+from ktest_ntcopy.image.types.btf import Btf
+from ktest_ntcopy.image.types.btf_data import Kind
+from ktest_ntcopy.image.types.btf_write import BtfWriter
 
 ERROR = next(s for s in SHAPES if s.ours is SockExtendedErr)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ktest_ntcopy.image.btf import Btf
-from ktest_ntcopy.image.btf_data import Kind
-from ktest_ntcopy.image.btf_write import BtfWriter
+from ktest_ntcopy.image.types.btf import Btf
+from ktest_ntcopy.image.types.btf_data import Kind
+from ktest_ntcopy.image.types.btf_write import BtfWriter
 from tests.unit.btf_samples import everything
 
 TYPES = Btf(everything().build())

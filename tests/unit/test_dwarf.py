@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.dwarf import Dwarf, load_dwarf
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.typeinfo import Enumerator, Member, TypeInfo, TypeInfoError
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.types.dwarf import Dwarf, load_dwarf
+from ktest_ntcopy.image.types.typeinfo import Enumerator, Member, TypeInfo, TypeInfoError
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.config import read_config
-from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.image.file.config import read_config
+from ktest_ntcopy.image.file.kernel_file import KernelFile, open_kernel
 from tests.unit import fake_kernel as fake
 
 RELEASE = "6.12.117-test"

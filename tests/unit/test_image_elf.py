@@ -16,11 +16,11 @@ import pytest
 import zstandard
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.btf import read_btf
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.reader import FileSource
-from ktest_ntcopy.image.symbols import load_symbols, read_symbols, stem
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.file.reader import FileSource
+from ktest_ntcopy.image.names.symbols import load_symbols, read_symbols, stem
+from ktest_ntcopy.image.types.btf import read_btf
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.exports import Export, Exports, hint, read_exports
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.symbols import Symbol
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.names.exports import Export, Exports, hint, read_exports
+from ktest_ntcopy.image.names.symbols import Symbol
 from tests.unit import fake_kernel as fake
 from tests.unit.test_image_kallsyms import KIMAGE, arm64_image
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from ktest_ntcopy.features.model import Expectation, load_features
-from ktest_ntcopy.image.config import DamagedConfig, parse_config, unpack_ikconfig
 from ktest_ntcopy.image.expectations import Found, check
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.nearest import nearest
+from ktest_ntcopy.image.file.config import DamagedConfig, parse_config, unpack_ikconfig
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.names.nearest import nearest
+from ktest_ntcopy.image.names.symbols import SymbolTable, load_symbols, stem
 from ktest_ntcopy.image.presence import feature_present
-from ktest_ntcopy.image.symbols import SymbolTable, load_symbols, stem
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 from tests.unit.whole_kernel import Plan, build, whole
@@ -213,7 +213,7 @@ def test_reading_an_image_does_not_import_pytest(tmp_path: Path) -> None:
     (tmp_path / "vmlinux").write_bytes(fake.with_feature())
     code = (
         "import json, sys; from pathlib import Path;"
-        "from ktest_ntcopy.image.kernel_file import open_kernel;"
+        "from ktest_ntcopy.image.file.kernel_file import open_kernel;"
         "open_kernel(Path(sys.argv[1])); print(json.dumps('pytest' in sys.modules))"
     )
     done = subprocess.run(

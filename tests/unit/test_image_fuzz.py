@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.exports import read_exports
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.symbols import read_symbols
-from ktest_ntcopy.image.unpack import MAGICS
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.file.unpack import MAGICS
+from ktest_ntcopy.image.names.exports import read_exports
+from ktest_ntcopy.image.names.symbols import read_symbols
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 from tests.unit.fake_kallsyms import Layout, symbols, tables

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.kallsyms import find_tables, read_names, relocated_base
-from ktest_ntcopy.image.symbols import load_symbols, read_symbols
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.kallsyms import find_tables, read_names, relocated_base
+from ktest_ntcopy.image.names.symbols import load_symbols, read_symbols
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 from tests.unit.fake_kallsyms import Layout, symbols, tables

@@ -23,8 +23,8 @@ from ktest_ntcopy.features.model import Expectation
 from ktest_ntcopy.image import expectations
 from ktest_ntcopy.image.expectations import check
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.file.kernel_file import open_kernel
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 from tests.unit import fake_kernel as fake
 
 

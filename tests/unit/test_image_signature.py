@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image.signature import SignatureError, normal_signature, same_signature
+from ktest_ntcopy.image.types.signature import SignatureError, normal_signature, same_signature
 from tests.unit.effort import cpu_below
 
 UDP = "int udp_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktest_ntcopy.image.symbols import SymbolTable, stem
+from ktest_ntcopy.image.names.symbols import SymbolTable, stem
 
 Row = tuple[int, int, int]  # where the name begins, st_info, st_shndx
 FUNC, FILE = 0x12, 0x04

@@ -12,7 +12,7 @@ import pytest
 from ktest_ntcopy.errors import BootError, KtestError, MachineError, MachineLost
 from ktest_ntcopy.features.kunit import KunitCase, KunitSuite
 from ktest_ntcopy.features.model import Feature, Support
-from ktest_ntcopy.image.config import KernelConfig
+from ktest_ntcopy.image.file.config import KernelConfig
 from ktest_ntcopy.kunit import KunitRunner
 from ktest_ntcopy.machine.base import (
     Command,

@@ -15,7 +15,7 @@ from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import Feature, load_features
 from ktest_ntcopy.features.needs import parse_need, transports
 from ktest_ntcopy.image.facts import Image
-from ktest_ntcopy.image.kernel_file import open_kernel
+from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.machine.base import MachineSpec
 from ktest_ntcopy.paths import data_root
 from ktest_ntcopy.preflight import Preflight, Room

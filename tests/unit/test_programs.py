@@ -13,7 +13,7 @@ import pytest
 from ktest_ntcopy.cli import parser
 from ktest_ntcopy.errors import BuildError, ConfigError
 from ktest_ntcopy.features.model import Program
-from ktest_ntcopy.image.kernel_file import KernelFile, open_kernel
+from ktest_ntcopy.image.file.kernel_file import KernelFile, open_kernel
 from ktest_ntcopy.kernel.guest_program import build_static
 from ktest_ntcopy.programs import build_programs, checked
 from tests.unit import fake_kernel as fake

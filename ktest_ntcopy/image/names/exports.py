@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf, Section
-from ktest_ntcopy.image.symbols import Symbol
+from ktest_ntcopy.image.file.elf import Elf, Section
+from ktest_ntcopy.image.names.symbols import Symbol
 
 if TYPE_CHECKING:
-    from ktest_ntcopy.image.kernel_file import KernelFile
+    from ktest_ntcopy.image.file.kernel_file import KernelFile
 
 _STRINGS = "__ksymtab_strings"
 _TABLES = (("__ksymtab", "__kcrctab", False), ("__ksymtab_gpl", "__kcrctab_gpl", True))

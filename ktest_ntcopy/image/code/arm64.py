@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from array import array
 
-from ktest_ntcopy.image.transfer import Kind, Transfer
+from ktest_ntcopy.image.code.transfer import Kind, Transfer
 
 _MASK = (1 << 64) - 1
 

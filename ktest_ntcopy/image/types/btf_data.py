@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 MAGIC = 0xEB9F
 DEPTH = 64  #: longest chain of typedefs, qualifiers and arrays followed; real ones are below ten

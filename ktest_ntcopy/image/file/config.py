@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.reader import FileSource
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.reader import FileSource
 
 _START, _END = b"IKCFG_ST", b"IKCFG_ED"
 _LIMIT = 8 << 20  # bytes; a full configuration is about 300 KiB

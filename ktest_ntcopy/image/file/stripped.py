@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import struct
 
-from ktest_ntcopy.image.elf import Elf, Section, reading
-from ktest_ntcopy.image.kallsyms import Named, Tables, find_tables, read_names, relocated_base
-from ktest_ntcopy.image.symbols import SymbolTable
+from ktest_ntcopy.image.file.elf import Elf, Section, reading
+from ktest_ntcopy.image.names.kallsyms import Named, Tables, find_tables, read_names, relocated_base
+from ktest_ntcopy.image.names.symbols import SymbolTable
 
 _KALLSYMS_LIMIT = 80 << 20  # bytes of one section
 #: The kind that nm prints, in lower case -> st_info's type.

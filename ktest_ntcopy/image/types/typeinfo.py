@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What can be asked about the types of a kernel, whichever section answers.
 
-BTF (:mod:`ktest_ntcopy.image.btf`) answers in milliseconds and nearly every kernel
-has it; DWARF (:mod:`ktest_ntcopy.image.dwarf`) takes seconds per answer.
+BTF (:mod:`ktest_ntcopy.image.types.btf`) answers in milliseconds and nearly every kernel
+has it; DWARF (:mod:`ktest_ntcopy.image.types.dwarf`) takes seconds per answer.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TypeInfo(Protocol):
     def prototype(self, name: str) -> str | None:
         """C declaration of a function, without a semicolon:
         ``int udp_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)``.
-        Compare with :func:`ktest_ntcopy.image.signature.same_signature`."""
+        Compare with :func:`ktest_ntcopy.image.types.signature.same_signature`."""
 
     def names(self, kind: NameKind) -> Iterable[str]:
         """All names of a kind, to look for one that is near.  Takes longer than a lookup;

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ktest_ntcopy.image.btf_data import (
+from ktest_ntcopy.image.types.btf_data import (
     COMPOUND,
     DEPTH,
     ENUMS,
@@ -18,7 +18,7 @@ from ktest_ntcopy.image.btf_data import (
     Kind,
     Type,
 )
-from ktest_ntcopy.image.typeinfo import Enumerator
+from ktest_ntcopy.image.types.typeinfo import Enumerator
 
 _TAG = {Kind.STRUCT: "struct", Kind.UNION: "union", Kind.ENUM: "enum", Kind.ENUM64: "enum"}
 _SIZED = (Kind.INT, Kind.FLOAT, Kind.DATASEC, *ENUMS, *COMPOUND)

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_left
 from typing import NamedTuple
 
-from ktest_ntcopy.image.elf import Elf
+from ktest_ntcopy.image.file.elf import Elf
 
 # Two offsets, each relative to itself, what the processor must have, and two lengths:
 # the shapes that kernels since 4.x have used, newest first.

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ktest_ntcopy.image.btf import Btf
-from ktest_ntcopy.image.btf_data import Kind
-from ktest_ntcopy.image.dwarf_data import Unit
-from ktest_ntcopy.image.dwarf_find import (
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.types.btf import Btf
+from ktest_ntcopy.image.types.btf_data import Kind
+from ktest_ntcopy.image.types.dwarf_data import Unit
+from ktest_ntcopy.image.types.dwarf_find import (
     BASE,
     ENUM,
     ENUMERATOR,
@@ -27,9 +28,8 @@ from ktest_ntcopy.image.dwarf_find import (
     VARIABLE,
     Finder,
 )
-from ktest_ntcopy.image.dwarf_types import Converter, number_of, text_of
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.typeinfo import Enumerator, Member, NameKind, TypeInfoError
+from ktest_ntcopy.image.types.dwarf_types import Converter, number_of, text_of
+from ktest_ntcopy.image.types.typeinfo import Enumerator, Member, NameKind, TypeInfoError
 
 #: Tells how a search goes: what is sought, and seconds since it began.
 Progress = Callable[[str, float], None]
@@ -64,7 +64,7 @@ _DAMAGE = (
 
 
 class Dwarf:
-    """DWARF 2 to 5 of one open file as :class:`~ktest_ntcopy.image.typeinfo.TypeInfo`.
+    """DWARF 2 to 5 of one open file as :class:`~ktest_ntcopy.image.types.typeinfo.TypeInfo`.
 
     Raises TypeInfoError for damaged data and for a search of more than ``seconds``;
     ConfigError if the file is cut off.  ``elf`` must stay open.

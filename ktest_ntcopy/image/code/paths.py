@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from ktest_ntcopy.image import code_arm64, code_large, code_x86
-from ktest_ntcopy.image.alternatives import Alternatives, read_alternatives
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.functions import Functions
-from ktest_ntcopy.image.initialised import Initialised
-from ktest_ntcopy.image.nearest import nearest
-from ktest_ntcopy.image.symbols import Symbol, SymbolTable, stem
-from ktest_ntcopy.image.transfer import Kind, Transfer
+from ktest_ntcopy.image.code import arm64, large, x86
+from ktest_ntcopy.image.code.alternatives import Alternatives, read_alternatives
+from ktest_ntcopy.image.code.functions import Functions
+from ktest_ntcopy.image.code.initialised import Initialised
+from ktest_ntcopy.image.code.transfer import Kind, Transfer
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.nearest import nearest
+from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable, stem
 
 _CODE_LIMIT = 128 << 10  # bytes decoded of one function; real ones stay far below
 _TOTAL_LIMIT = 1 << 20  # bytes decoded for one question: a third of a second
@@ -168,12 +168,12 @@ class CodePaths:
 
     def _transfers(self, code: bytes, address: int) -> list[Transfer]:
         if self._elf.machine == "EM_AARCH64":
-            return code_arm64.decode(code, address)
-        if self._elf.bits == 64 and code_large.MOVABS.search(code):
+            return arm64.decode(code, address)
+        if self._elf.bits == 64 and large.MOVABS.search(code):
             starts: list[int] = []
-            found = code_x86.decode(code, address, starts=starts)
-            return code_large.resolve(code, address, found, starts, self._is_function)
-        return code_x86.decode(code, address, bits=self._elf.bits)
+            found = x86.decode(code, address, starts=starts)
+            return large.resolve(code, address, found, starts, self._is_function)
+        return x86.decode(code, address, bits=self._elf.bits)
 
     def _is_function(self, address: int) -> bool:
         there = self._functions.at(address)
@@ -360,7 +360,7 @@ class CodePaths:
             c.kind == "reference"
             and c.name in names
             and self._elf.machine == "EM_X86_64"
-            and code_large.is_movabs(self._elf.at(c.at, 2))
+            and large.is_movabs(self._elf.at(c.at, 2))
             for c in calls
         )
 

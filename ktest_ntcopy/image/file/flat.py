@@ -6,8 +6,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from ktest_ntcopy.image.kallsyms import find_tables, image_start, relocated_base
-from ktest_ntcopy.image.reader import Source
+from ktest_ntcopy.image.file.reader import Source
+from ktest_ntcopy.image.names.kallsyms import find_tables, image_start, relocated_base
 
 _LIMIT = 128 << 20  # bytes
 _RISCV = 0xFFFFFFFF80000000  # where riscv kernels of 64 bits are linked, all of them

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image import declare
-from ktest_ntcopy.image.btf_data import (
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.types import declare
+from ktest_ntcopy.image.types.btf_data import (
     COMPOUND,
     DEPTH,
     ENUMS,
@@ -22,9 +23,8 @@ from ktest_ntcopy.image.btf_data import (
     Kind,
     NoBase,
 )
-from ktest_ntcopy.image.btf_layout import Field, enumerators, fields, size_of, spell, strip
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.typeinfo import Enumerator, Member, NameKind
+from ktest_ntcopy.image.types.btf_layout import Field, enumerators, fields, size_of, spell, strip
+from ktest_ntcopy.image.types.typeinfo import Enumerator, Member, NameKind
 
 __all__ = ["Btf", "BtfError", "Enumerator", "Kind", "Member", "load_btf", "read_btf"]
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image import bootable
-from ktest_ntcopy.image.bootable import SUPPORTED as SUPPORTED
-from ktest_ntcopy.image.config import (
+from ktest_ntcopy.image.file import bootable
+from ktest_ntcopy.image.file.bootable import SUPPORTED as SUPPORTED
+from ktest_ntcopy.image.file.config import (
     DamagedConfig,
     KernelConfig,
     config_beside,
     embedded_config,
     is_file,
 )
-from ktest_ntcopy.image.container import HEAD, Container, recognise
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.reader import FileSource, kind_of_file
+from ktest_ntcopy.image.file.container import HEAD, Container, recognise
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.file.reader import FileSource, kind_of_file
 
 _BANNER = b"Linux version "
 _RELEASE = re.compile(_BANNER + rb"(\d+\.\d+[^\s(]{0,64}) \(")
@@ -36,7 +36,7 @@ class KernelFile:
     #: Of ``path``: "vmlinux", "bzImage", "Image" (raw, as on arm64), "zboot" (vmlinuz.efi)
     #: or "packed" (any of these, compressed).
     kind: str
-    #: What :class:`~ktest_ntcopy.image.elf.Elf` opens to look inside: the ELF file with
+    #: What :class:`~ktest_ntcopy.image.file.elf.Elf` opens to look inside: the ELF file with
     #: symbols that belongs to ``path``, or ``path`` itself, which is unpacked then.  None
     #: if neither can be read; ``image_problem`` says why.
     vmlinux: Path | None

@@ -21,8 +21,8 @@ from operator import add
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.elf import Elf, Section
-from ktest_ntcopy.image.nearest import nearest
+from ktest_ntcopy.image.file.elf import Elf, Section
+from ktest_ntcopy.image.names.nearest import nearest
 
 _TYPES = {0: "notype", 1: "object", 2: "func", 3: "section", 4: "file", 5: "common", 6: "tls"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
@@ -328,7 +328,7 @@ def read_symbols(elf: Elf) -> SymbolTable | None:
     """
     table = elf.only_section(".symtab")
     if table is None or not table.size or table.no_bits:
-        from ktest_ntcopy.image.stripped import read_kallsyms
+        from ktest_ntcopy.image.file.stripped import read_kallsyms
 
         return read_kallsyms(elf)
     strings = _strings(elf, table)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ktest_ntcopy.image.transfer import Kind, Transfer
+from ktest_ntcopy.image.code.transfer import Kind, Transfer
 
 #: Code without these bytes has no such call.
 MOVABS = re.compile(rb"[\x48\x49][\xb8-\xbf]")
@@ -65,7 +65,7 @@ def resolve(
 ) -> list[Transfer]:
     """``found`` with calls and jumps through registers as what they are, where it is known.
 
-    ``found`` and ``starts`` are what :func:`ktest_ntcopy.image.code_x86.decode` gave.
+    ``found`` and ``starts`` are what :func:`ktest_ntcopy.image.code.x86.decode` gave.
     """
     loads = [
         t

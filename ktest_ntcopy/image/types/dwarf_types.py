@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ktest_ntcopy.image.btf_data import Kind
-from ktest_ntcopy.image.btf_write import BtfWriter
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.types.btf_data import Kind
+from ktest_ntcopy.image.types.btf_write import BtfWriter
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 _DEPTH = 100  # nesting of types; real ones stay below twenty
 _ENTRIES = 100_000  # entries that one question may need

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ktest_ntcopy.image.btf_data import (
+from ktest_ntcopy.image.types.btf_data import (
     COMPOUND,
     DEPTH,
     ENUMS,
@@ -16,7 +16,7 @@ from ktest_ntcopy.image.btf_data import (
     Kind,
     Type,
 )
-from ktest_ntcopy.image.btf_layout import (
+from ktest_ntcopy.image.types.btf_layout import (
     Field,
     array_of,
     declare,

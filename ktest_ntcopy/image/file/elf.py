@@ -2,7 +2,7 @@
 """A kernel opened for reading: headers, and sections as bounded bytes.
 
 Bytes come by position from a file, or from what was unpacked of one (see
-:mod:`ktest_ntcopy.image.container`).  Every way in which a damaged file can hurt ends as
+:mod:`ktest_ntcopy.image.file.container`).  Every way in which a damaged file can hurt ends as
 one :class:`~ktest_ntcopy.errors.ConfigError` line.  Only the parts asked for are read.
 The few headers are decoded here, because importing pyelftools alone takes a quarter of
 the time that all questions about a kernel may take; it reads DWARF, when that is asked for.
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.container import KERNEL_LIMIT, open_source
-from ktest_ntcopy.image.machines import MACHINES, VARIANTS
-from ktest_ntcopy.image.reader import occurrences
-from ktest_ntcopy.image.unpack import UnpackError, pieces
+from ktest_ntcopy.image.file.container import KERNEL_LIMIT, open_source
+from ktest_ntcopy.image.file.machines import MACHINES, VARIANTS
+from ktest_ntcopy.image.file.reader import occurrences
+from ktest_ntcopy.image.file.unpack import UnpackError, pieces
 
 _KINDS = {1: "ET_REL", 2: "ET_EXEC", 3: "ET_DYN", 4: "ET_CORE"}
 
@@ -129,7 +129,7 @@ class Elf:
         self._by_name = {s.name: s for s in reversed(self.sections)}
 
     def _open_flat(self, head: bytes) -> None:
-        from ktest_ntcopy.image.flat import flat_sections
+        from ktest_ntcopy.image.file.flat import flat_sections
 
         self.bits = 64
         self.kind = "ET_EXEC"

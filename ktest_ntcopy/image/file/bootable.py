@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ktest_ntcopy.image.config import KernelConfig
+from ktest_ntcopy.image.file.config import KernelConfig
 
 #: Architectures that a machine of this project can boot.
 SUPPORTED = ("x86_64",)

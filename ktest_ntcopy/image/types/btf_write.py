@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from ktest_ntcopy.image.btf_data import MAGIC, Kind
+from ktest_ntcopy.image.types.btf_data import MAGIC, Kind
 
 
 class BtfWriter:

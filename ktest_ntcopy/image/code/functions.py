@@ -7,7 +7,7 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
 
-from ktest_ntcopy.image.symbols import Symbol, SymbolTable
+from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable
 
 # Symbol types (st_info) that may name code: none at all, as assembly has, and functions.
 _CODE_TYPES = bytes((info & 15) in (0, 2) for info in range(256))

@@ -9,7 +9,7 @@ kernel against objdump.
 
 from __future__ import annotations
 
-from ktest_ntcopy.image.transfer import Transfer
+from ktest_ntcopy.image.code.transfer import Transfer
 
 # What follows an opcode, one letter for each of 256.  Numbers are bytes of an immediate.
 #   .  nothing        m  ModR/M           1 2 3 6 8  immediate

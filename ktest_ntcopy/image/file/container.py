@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.image.reader import FileSource, MemorySource, Source
-from ktest_ntcopy.image.unpack import UnpackError, packer_of, pieces
+from ktest_ntcopy.image.file.reader import FileSource, MemorySource, Source
+from ktest_ntcopy.image.file.unpack import UnpackError, packer_of, pieces
 
 #: Bytes of an unpacked kernel that we hold in memory.  Distributions' have 40 to 80 MiB.
 KERNEL_LIMIT = 160 << 20

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ktest_ntcopy.image.elf import Elf, Section
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.file.elf import Elf, Section
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 _WINDOW = 1 << 16  # bytes read ahead
 _CHUNK = 1 << 22  # bytes searched at once

@@ -13,7 +13,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from ktest_ntcopy.image.dwarf_data import (
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.types.dwarf_data import (
     AT_DECLARATION,
     AT_EXTERNAL,
     AT_NAME,
@@ -29,8 +30,7 @@ from ktest_ntcopy.image.dwarf_data import (
     locate,
     units,
 )
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.typeinfo import TypeInfoError
+from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 
 _BEFORE = 40  # bytes that an entry may have before its name
 _AFTER = 128  # and behind the start of it

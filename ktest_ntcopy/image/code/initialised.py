@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import struct
 
-from ktest_ntcopy.image.elf import Elf
-from ktest_ntcopy.image.symbols import Symbol, SymbolTable
+from ktest_ntcopy.image.file.elf import Elf
+from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable
 
 _RELATIVE = {"EM_X86_64": 8, "EM_AARCH64": 1027}  # relocation: base plus addend
 

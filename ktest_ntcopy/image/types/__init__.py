@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Types: BTF, DWARF, and how they are written in C."""
