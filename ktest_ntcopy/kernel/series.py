@@ -158,7 +158,7 @@ def scratch_repository(
             source = kept if kept.is_file() else tree / file
             if source.is_file():
                 (repo / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, repo / file)
+                shutil.copy(source, repo / file)  # with its mode: scripts are executable
         _git(repo, "init", "-q")
         _git(repo, "add", "-A", "-f")
         _git(repo, "commit", "-q", "-m", "base", "--allow-empty")

@@ -222,10 +222,13 @@ def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> bool:
         if new.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = target.with_name(target.name + ".ktest")
-            shutil.copyfile(new, temporary)
+            shutil.copy(new, temporary)
             temporary.replace(target)
         else:
             target.unlink(missing_ok=True)
+    for file in files:
+        if (repo / file).exists():
+            shutil.copymode(repo / file, tree.path / file)
     _record(tree, {file: [wanted[file]] for file in files})
     return bool(changed)
 
@@ -239,7 +242,7 @@ def restore(tree: Tree) -> None:
     for file in _recorded(tree):
         kept, target = tree.state / "orig" / file, tree.path / file
         if kept.exists():
-            shutil.copyfile(kept, target)
+            shutil.copy(kept, target)
         else:
             target.unlink(missing_ok=True)
     shutil.rmtree(tree.state)

@@ -66,6 +66,19 @@ class TestPlainTree:
         tree.restore(found)
         assert contents(path) == before
 
+    def test_what_can_be_run_stays_so(self, tmp_path: Path) -> None:
+        path = make_tree(tmp_path / "linux")
+        script = path / "net/socket.c"
+        script.chmod(0o755)
+        found = tree.recognise(path)
+        tree.apply(found)
+        assert script.stat().st_mode & 0o777 == 0o755
+        script.chmod(0o644)  # as earlier versions left it
+        tree.apply(found)
+        assert script.stat().st_mode & 0o777 == 0o755
+        tree.restore(found)
+        assert script.stat().st_mode & 0o777 == 0o755
+
     def test_again_writes_no_file_that_did_not_change(self, tmp_path: Path) -> None:
         found = tree.recognise(make_tree(tmp_path / "linux"))
         tree.apply(found)
