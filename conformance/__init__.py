@@ -18,6 +18,6 @@ nothing behind.  Those marked ``vmlinux`` look at the kernel's file and need no 
 - ``layouts`` and ``headers`` compare structures; ``claims`` knows the documentation.
 - ``features`` takes names and numbers from the feature files.
 - ``test_<feature>`` show what a feature is to an application, as briefly as they can;
-  ``test_documentation``, ``test_claims`` and ``test_uapi_layout`` look at all of them.
+  ``test_documentation*``, ``test_claims`` and ``test_uapi_layout`` look at all of them.
 - ``guest`` and ``guest_reporter`` carry the tests into a virtual machine.
 """

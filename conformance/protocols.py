@@ -7,8 +7,10 @@ import contextlib
 import errno
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+import pytest
 
 from conformance.sockets import Calls, Segment
 
@@ -203,3 +205,23 @@ PROTOCOLS: tuple[Protocol, ...] = (
 def protocol(name: str) -> Protocol:
     """One of :data:`PROTOCOLS`."""
     return next(p for p in PROTOCOLS if p.name == name)
+
+
+#: Those that the documents speak of.
+SENDING = tuple(p for p in PROTOCOLS if p.name in ("tcp4", "tcp6", "udp4", "udp6"))
+STREAMS = tuple(p for p in SENDING if p.stream)
+DATAGRAMS = tuple(p for p in SENDING if not p.stream)
+
+
+def each(protocols: tuple[Protocol, ...]) -> pytest.MarkDecorator:
+    """Run a test for each of these protocols."""
+    return pytest.mark.parametrize("via", protocols, ids=lambda p: p.name, indirect=True)
+
+
+def failure(call: Callable[[], object]) -> str:
+    """The name of the errno that a call fails with; empty if it does not."""
+    try:
+        call()
+    except OSError as err:
+        return errno.errorcode.get(err.errno or 0, str(err.errno))
+    return ""
