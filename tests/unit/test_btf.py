@@ -264,6 +264,15 @@ def test_struct_in_itself() -> None:
     fails_soon(make.build(), "x.members('outer')", "x.member('outer.x')")
 
 
+def test_function_type_that_takes_itself() -> None:
+    make = BtfWriter()
+    loop = make.reserve()
+    make.put(loop, Kind.FUNC_PROTO, count=1, words=(0, make.add(Kind.PTR, last=loop)))
+    make.compound(Kind.STRUCT, "outer", 8, [("x", loop, 0, 0)])
+    make.add(Kind.FUNC, "f", last=loop)
+    fails_soon(make.build(), "x.members('outer')", "x.declaration('outer')", "x.prototype('f')")
+
+
 def test_anonymous_structs_that_double_at_each_level() -> None:
     make = BtfWriter()
     inner = make.compound(Kind.STRUCT, "", 4, [("x", make.integer("int", 4), 0, 0)])

@@ -15,6 +15,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -87,6 +88,18 @@ class Budget:
 
     def __init__(self, steps: int = _BUDGET) -> None:
         self._left = steps
+        self._depth = 0
+
+    @contextmanager
+    def deeper(self, number: int) -> Iterator[None]:
+        """One level further down, into type ``number``: a stack ends before steps do."""
+        if self._depth >= DEPTH:
+            raise BtfError(f"type {number} is nested too deeply, or contains itself")
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
     def spend(self, number: int) -> None:
         """Take one step, at type ``number``."""

@@ -123,7 +123,8 @@ def declare(
             number = element
             continue
         elif found.kind is Kind.FUNC_PROTO:
-            inside = parameters(data, found, budget, named=named_parameters)
+            with budget.deeper(number):
+                inside = parameters(data, found, budget, named=named_parameters)
             name, pointed = f"({name})({inside})" if pointed else f"{name}({inside})", False
             qualifiers = []  # C has no qualified functions
         elif found.kind is not Kind.TYPE_TAG:
