@@ -100,9 +100,10 @@ def _build_programs(kernel: KernelFile, tree: Path | None) -> Mapping[str, Path]
     made: dict[str, Path] = {}
     with tempfile.TemporaryDirectory(prefix="ktest-programs-") as scratch:
         shadow = Path(scratch)
-        for target in selftests.render_all(kernel.version):
+        programs = selftests.render_all(kernel.version)
+        for target in programs:
             _copy_harness(tree, shadow, target)
-        report = selftests.generate(shadow, kernel.version)
+        report = selftests.generate(shadow, kernel.version, programs=programs)
         for path in report.manifests:
             manifest = selftests.load_manifest(path)
             for program in manifest.programs:

@@ -112,7 +112,7 @@ def dump_manifest(
                 "name": r.program.name,
                 "feature": r.feature.name,
                 "target": target,
-                "sources": [f"{r.program.name}.c", *(h.name for h in r.headers)],
+                "sources": [f"{r.program.name}.c", *r.headers],
                 "libs": list(r.program.libs),
                 **({"bits": r.program.bits} if r.program.bits else {}),
                 "cases": _cases(r),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,10 @@ HARNESS_TIMEOUT = 30
 
 #: Kernel name of an architecture -> the compiler's macro, where they differ.
 _MACROS = {"arm64": "aarch64", "riscv64": "riscv"}
+
+#: What an expression in a template raises, besides the errors of Jinja, if it is wrong; bytes
+#: that are no UTF-8 are a ValueError.
+_WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 _COLUMNS = 80
 _TEST = re.compile(r"^TEST_F(?:_SIGNAL|_TIMEOUT)?\(\s*(\w+)\s*,\s*(\w+)", re.MULTILINE)
@@ -41,7 +45,7 @@ class Rendered:
     feature: Feature
     program: Program
     text: str
-    headers: tuple[Path, ...]  #: files of ours that it includes, in the templates' folder
+    headers: Mapping[str, str]  #: text of each file of ours that it includes, by name, sorted
 
 
 def comment(text: str) -> str:
@@ -187,18 +191,21 @@ def verify(program: Program, text: str, *, where: str) -> None:
     )
 
 
-def _own_headers(text: str, folder: Path) -> tuple[Path, ...]:
+def _own_headers(text: str, folder: Path) -> dict[str, str]:
     """Headers beside the template that the text includes, directly or through another."""
-    found: dict[str, Path] = {}
+    found: dict[str, str] = {}
     queue = _INCLUDE.findall(text)
     while queue:
         name = queue.pop()
         path = folder / name
         if "/" in name or name in found or not path.is_file():
             continue
-        found[name] = path
-        queue += _INCLUDE.findall(path.read_text(encoding="utf-8"))
-    return tuple(found[name] for name in sorted(found))
+        try:
+            found[name] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as err:
+            raise ConfigError(f"{path}: cannot be read ({err})") from err
+        queue += _INCLUDE.findall(found[name])
+    return dict(sorted(found.items()))
 
 
 def render(feature: Feature, program: Program, version: str, templates: Path) -> Rendered:
@@ -235,6 +242,8 @@ def render(feature: Feature, program: Program, version: str, templates: Path) ->
         raise ConfigError(f"{templates / program.template}:{err.lineno}: {err.message}") from err
     except jinja2.TemplateError as err:
         raise ConfigError(f"{where}: {err.message}") from err
+    except _WRONG as err:
+        raise ConfigError(f"{where}: {type(err).__name__}: {err}") from err
     verify(program, text, where=where)
     for fixture in program.fixtures:
         for case in fixture.cases:

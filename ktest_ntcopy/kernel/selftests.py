@@ -41,6 +41,7 @@ __all__ = [
     "Manifest",
     "ManifestCase",
     "ManifestProgram",
+    "Programs",
     "build_static",
     "generate",
     "generator_files",
@@ -51,6 +52,9 @@ __all__ = [
 ]
 
 SELFTESTS = Path("tools/testing/selftests")
+
+#: Rendered programs by their kselftest target.
+Programs = Mapping[str, tuple[Rendered, ...]]
 
 #: Files of a target's folder that are edited, not owned.
 _LISTS = ("Makefile", ".gitignore", "config")
@@ -83,8 +87,12 @@ def render_all(
     *,
     features: Sequence[Feature] | None = None,
     folder: Path | None = None,
-) -> Mapping[str, tuple[Rendered, ...]]:
-    """Every program for a kernel version, by kselftest target.  Raises ConfigError."""
+) -> Programs:
+    """Every program for a kernel version, in memory: no tree is touched.
+
+    ``features`` and ``folder`` replace the shipped data and templates.  Raises
+    ConfigError if data and template disagree or one of them is wrong.
+    """
     by_target: dict[str, list[Rendered]] = {}
     for feature in _features(version, features):
         for program in feature.programs:
@@ -158,8 +166,8 @@ def _target_files(
 ) -> dict[Path, str]:
     """All files of one target's folder, as they have to be."""
     sources = {f"{r.program.name}.c": r.text for r in rendered}
-    for header in {h for r in rendered for h in r.headers}:
-        sources[header.name] = header.read_text(encoding="utf-8")
+    for one in rendered:
+        sources |= one.headers
     _require_ours(folder, sources)
     files = {folder / name: text for name, text in sources.items()}
     makefile, ignored, config = (folder / name for name in _LISTS)
@@ -221,22 +229,24 @@ def generate(
     tree: Path,
     version: str,
     *,
-    features: Sequence[Feature] | None = None,
-    folder: Path | None = None,
+    programs: Programs | None = None,
     dry_run: bool = False,
 ) -> GenerateReport:
     """Write the tests of all features into a tree of that version ("6.12").
 
     Enters them into the target's Makefile, .gitignore and config and writes a
-    manifest.  A second run changes nothing.  ``features`` and ``folder``
-    replace the shipped data and templates.  Raises ConfigError if data and
-    template disagree, SourceError if the tree cannot take the tests or has a
-    source of theirs that is not as it was generated.  A dry run writes nothing
-    and reports, or raises, what the real one would.
+    manifest.  A second run changes nothing.  ``programs`` are what
+    :func:`render_all` gave for that version, which is asked if there are none.
+    Raises ConfigError if data and template disagree, SourceError if the tree
+    cannot take the tests or has a source of theirs that is not as it was
+    generated.  A dry run writes nothing and reports, or raises, what the real
+    one would.
     """
+    if programs is None:
+        programs = render_all(version)
     files: dict[Path, str] = {}
     manifests = []
-    for target, rendered in render_all(version, features=features, folder=folder).items():
+    for target, rendered in programs.items():
         place = tree / SELFTESTS / target
         if not place.is_dir():
             raise SourceError(f"{tree}: no kselftest target {target} ({place} is missing)")

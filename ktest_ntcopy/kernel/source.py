@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktest_ntcopy.errors import SourceError
+from ktest_ntcopy.errors import PatchError, SourceError
 from ktest_ntcopy.kernel import selftests, tree
 from ktest_ntcopy.kernel.process import Notify, capture, locked
 from ktest_ntcopy.kernel.series import digest, read_series, source_package
@@ -185,46 +187,73 @@ def unpatched(version: str, notify: Notify) -> tree.Tree:
         return pristine(version, "unpatched", notify)
 
 
-def _unpacked(source: Source, path: Path, notify: Notify) -> tree.Tree:
-    if not path.exists():
-        _unpack(source, path, notify)
-    return tree.recognise(path)
+def _stamped(path: Path) -> object:
+    """What a tree says it was prepared with; None if it is not whole, or not there."""
+    try:
+        stamp: object = json.loads((path / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return stamp
 
 
-def _bring_up(found: tree.Tree) -> None:
-    """Series and tests of today."""
+def _bring_up(found: tree.Tree, programs: selftests.Programs, stamp: object) -> None:
+    """Series and tests of today.  What cannot be leaves the tree and its stamp as they were."""
+    tree.apply(found, dry_run=True)
+    selftests.generate(found.path, found.version, programs=programs, dry_run=True)
+    mark = found.path / STAMP
+    mark.unlink(missing_ok=True)
     tree.apply(found)
-    selftests.generate(found.path, found.version)
+    selftests.generate(found.path, found.version, programs=programs)
+    mark.write_text(json.dumps(stamp), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _set_aside(path: Path) -> Iterator[None]:
+    """Make room for another tree; the old one is back unless that other one succeeds."""
+    # Hidden: who looks for a prepared tree must not find it.
+    aside = path.with_name(f".{path.name}.old")
+    for left in (aside, path) if _stamped(path) is None else (aside,):
+        shutil.rmtree(left, ignore_errors=True)
+    if path.exists():
+        path.rename(aside)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        if aside.exists():
+            aside.rename(path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def prepare(version: str, notify: Notify) -> tree.Tree:
     """A tree in the cache with the series applied and the selftests generated.
 
     Made again from the package whenever it cannot be trusted; files that did
-    not change keep their time stamps, so that a build stays incremental.
+    not change keep their time stamps, so that a build stays incremental.  A
+    template, feature or patch that is wrong raises ConfigError, SourceError or
+    PatchError and costs no tree that there is.
     """
     source = obtain(version, notify)
     path = _tree_path(source)
     wanted = {"series": digest(read_series(version)), "inputs": _inputs()}
     with locked(path, notify):
-        stamp = path / STAMP
-        have: object = None
-        try:
-            have = json.loads(stamp.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            if path.exists():
-                notify(f"{path.name}: incomplete in the cache, unpacking it again")
-                shutil.rmtree(path)
-        result = _unpacked(source, path, notify)
-        if have != wanted:
-            stamp.unlink(missing_ok=True)
+        have = _stamped(path)
+        if have == wanted:
+            return tree.recognise(path)
+        programs = selftests.render_all(version)
+        if have is not None:
             try:
-                _bring_up(result)
-            except SourceError as err:
-                # Somebody changed what is ours to change; it can be had again.
+                found = tree.recognise(path)
+                _bring_up(found, programs, wanted)
+                return found
+            except (SourceError, PatchError) as err:
+                # Somebody may have changed what is ours to change; it can be had again.
                 notify(f"{err}; unpacking it again")
-                shutil.rmtree(path)
-                result = _unpacked(source, path, notify)
-                _bring_up(result)
-            stamp.write_text(json.dumps(wanted), encoding="utf-8")
-        return result
+        elif path.exists():
+            notify(f"{path.name}: incomplete in the cache, unpacking it again")
+        with _set_aside(path):
+            _unpack(source, path, notify)
+            found = tree.recognise(path)
+            _bring_up(found, programs, wanted)
+        return found

@@ -131,23 +131,27 @@ def is_patched(tree: Tree) -> bool:
     return False
 
 
-def apply(tree: Tree) -> tuple[str, ...]:
+def apply(tree: Tree, *, dry_run: bool = False) -> tuple[str, ...]:
     """Bring all series into the tree; names of those that were not there yet.
 
     A git tree gets commits, a plain one changed files with the originals kept
-    in :data:`STATE`.  Nothing is changed unless everything applies.
+    in :data:`STATE`.  Nothing is changed unless everything applies: raises
+    PatchError if not, SourceError if there is somebody else's change.  A dry
+    run changes nothing and returns, or raises, what the real one would.
     """
     require_idle(tree)
     require_clean(tree)
     if not tree.is_git and tree.state.exists():
-        return _apply_again(tree)
+        return _apply_again(tree, dry_run=dry_run)
     wanted = _missing(tree)
     if not wanted:
         return ()
     files = patches.touched(wanted)
     with patches.scratch_repository(tree.path, files) as repo:
         patches.apply_in(repo, wanted, release=tree.release)
-        if tree.is_git:
+        if dry_run:
+            pass
+        elif tree.is_git:
             patches.git_am(tree.path, wanted)
         else:
             _install(tree, repo, files)
@@ -177,7 +181,7 @@ def _record(tree: Tree, files: dict[str, list[str]]) -> None:
     temporary.replace(record)
 
 
-def _apply_again(tree: Tree) -> tuple[str, ...]:
+def _apply_again(tree: Tree, *, dry_run: bool) -> tuple[str, ...]:
     """Bring a plain tree that we changed before up to the series of today."""
     every = patches.read_series(tree.version)
     recorded = _recorded(tree)
@@ -195,12 +199,19 @@ def _apply_again(tree: Tree) -> tuple[str, ...]:
     visible = tuple(f for f in files if f not in ours)
     with patches.scratch_repository(tree.path, visible, originals=originals) as repo:
         patches.apply_in(repo, every, release=tree.release)
-        changed = _install(tree, repo, files)
+        changed = _changed(tree, repo, files)
+        if not dry_run:
+            _install(tree, repo, files)
     return tuple(s.name for s in every) if changed else ()
 
 
-def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> bool:
-    """Copy patched files over; False if all were as they should be.
+def _changed(tree: Tree, repo: Path, files: tuple[str, ...]) -> list[str]:
+    """Files of the tree that are not as they should be."""
+    return [file for file in files if _digest(tree.path / file) != _digest(repo / file)]
+
+
+def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> None:
+    """Copy patched files over.
 
     Originals are kept and the record is written first, so that a stop half way
     can be undone and is not taken for somebody's change.
@@ -214,7 +225,7 @@ def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> bool:
             (keep / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(original, keep / file)
     wanted = {file: _digest(repo / file) for file in files}
-    changed = [file for file in files if _digest(tree.path / file) != wanted[file]]
+    changed = _changed(tree, repo, files)
     _record(tree, {file: [wanted[file], *known.get(file, [])] for file in files})
     # Only these: a file that keeps its time stamp keeps its object.
     for file in changed:
@@ -230,7 +241,6 @@ def _install(tree: Tree, repo: Path, files: tuple[str, ...]) -> bool:
         if (repo / file).exists():
             shutil.copymode(repo / file, tree.path / file)
     _record(tree, {file: [wanted[file]] for file in files})
-    return bool(changed)
 
 
 def restore(tree: Tree) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -77,13 +78,13 @@ def test_lists_name_the_program(tree: Path) -> None:
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """Templates that give another msg_ntcopy.c, as those of an earlier version did."""
+def older(tmp_path: Path) -> selftests.Programs:
+    """With another msg_ntcopy.c, as templates of an earlier version gave it."""
     folder = tmp_path / "older"
     shutil.copytree(selftests.templates(), folder)
     with (folder / "net/msg_ntcopy.c.j2").open("a") as template:
         template.write("\n/* older */\n")
-    return folder
+    return selftests.render_all("6.12", folder=folder)
 
 
 def forget_hashes(tree: Path) -> None:
@@ -94,8 +95,8 @@ def forget_hashes(tree: Path) -> None:
     path.write_text(json.dumps(data))
 
 
-def test_stale_content_is_replaced_and_mode_kept(tree: Path, older: Path) -> None:
-    selftests.generate(tree, "6.12", folder=older)
+def test_stale_content_is_replaced_and_mode_kept(tree: Path, older: selftests.Programs) -> None:
+    selftests.generate(tree, "6.12", programs=older)
     source = net(tree) / "msg_ntcopy.c"
     stale = source.read_text()
     (net(tree) / "config").chmod(0o640)
@@ -148,7 +149,9 @@ def test_what_is_no_file_is_never_replaced(tree: Path, kind: str) -> None:
     assert not selftests.manifest_path(tree, "net").exists()
 
 
-def test_an_old_manifest_vouches_for_nothing_but_the_same_content(tree: Path, older: Path) -> None:
+def test_an_old_manifest_vouches_for_nothing_but_the_same_content(
+    tree: Path, older: selftests.Programs
+) -> None:
     selftests.generate(tree, "6.12")
     complete = snapshot(tree)
     forget_hashes(tree)
@@ -157,13 +160,13 @@ def test_an_old_manifest_vouches_for_nothing_but_the_same_content(tree: Path, ol
     assert snapshot(tree) == complete
     forget_hashes(tree)
     with pytest.raises(SourceError, match="differs from what was generated"):
-        selftests.generate(tree, "6.12", folder=older)
+        selftests.generate(tree, "6.12", programs=older)
 
 
 def test_a_run_killed_half_way_can_be_repeated(
-    tree: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, older: selftests.Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    selftests.generate(tree, "6.12", folder=older)
+    selftests.generate(tree, "6.12", programs=older)
     real = Path.replace
 
     def killed(self: Path, target: str | os.PathLike[str]) -> Path:
@@ -244,21 +247,42 @@ def test_a_write_that_fails_half_way_is_taken_back(
     assert snapshot(tree) == before
 
 
-def test_a_bad_template_changes_nothing(tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spoilt", "more", "message"),
+    [
+        ("msg_ntcopy.c.j2", b"TEST_F(covered, unheard_of)\n", "covered.unheard_of is in the templ"),
+        ("msg_ntcopy.c.j2", b"{{ unheard_of }}\n", "'unheard_of' is undefined"),
+        ("msg_ntcopy.c.j2", b"{% if %}\n", "net/msg_ntcopy.c.j2:"),
+        ("msg_ntcopy.c.j2", b"{{ 1 // 0 }}\n", "ZeroDivisionError: integer division"),
+        ("msg_ntcopy.c.j2", b"\xff\n", "UnicodeDecodeError: 'utf-8' codec can't decode"),
+        ("ksft_kprobe.h", b"\xff\n", "net/ksft_kprobe.h: cannot be read ('utf-8' codec"),
+    ],
+    ids=["test", "name", "syntax", "division", "bytes", "header"],
+)
+def test_a_bad_template_changes_nothing(
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoilt: str,
+    more: bytes,
+    message: str,
+) -> None:
     folder = tmp_path / "templates"
     shutil.copytree(selftests.templates(), folder)
-    template = folder / "net/msg_ntcopy.c.j2"
-    template.write_text(template.read_text() + "\nTEST_F(covered, unheard_of)\n{\n}\n")
+    with (folder / "net" / spoilt).open("ab") as file:
+        file.write(more)
+    monkeypatch.setattr(selftests, "templates", lambda: folder)
     before = snapshot(tree)
-    with pytest.raises(ConfigError, match=r"covered\.unheard_of is in the template only"):
-        selftests.generate(tree, "6.12", folder=folder)
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        selftests.generate(tree, "6.12")
+    assert "\n" not in str(caught.value)
     assert snapshot(tree) == before
 
 
-def test_two_programs_of_one_name_are_refused(tree: Path) -> None:
+def test_two_programs_of_one_name_are_refused() -> None:
     twice = [f for f in load_features() if f.programs] * 2
     with pytest.raises(ConfigError, match="net has a program msg_ntcopy already"):
-        selftests.generate(tree, "6.12", features=twice)
+        selftests.render_all("6.12", features=twice)
 
 
 def test_manifest_has_every_case_of_the_data(tree: Path) -> None:

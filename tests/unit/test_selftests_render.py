@@ -110,7 +110,8 @@ def test_data_becomes_c(tmp_path: Path) -> None:
 def test_headers_are_followed_but_only_ours(tmp_path: Path) -> None:
     one = feature(tmp_path)
     rendered = render(one, one.programs[0], "6.12", templates(tmp_path))
-    assert [h.name for h in rendered.headers] == ["deeper.h", "own.h"]
+    assert list(rendered.headers) == ["deeper.h", "own.h"]
+    assert rendered.headers["deeper.h"] == "#define DEEP\n"
 
 
 @pytest.mark.parametrize(

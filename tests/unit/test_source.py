@@ -8,11 +8,15 @@ import os
 import shutil
 import subprocess
 from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from ktest_ntcopy.errors import SourceError
+from ktest_ntcopy.errors import ConfigError, KtestError, PatchError, SourceError
+from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.kernel import selftests, series, source
 from ktest_ntcopy.kernel.tree import STAMP
 from tests.unit.kernel_trees import SOCKET, changed, make_series, make_tree
@@ -36,6 +40,9 @@ class Mirror:
         package = self.root / "package"
         shutil.rmtree(package, ignore_errors=True)
         tree = make_tree(self.root / "unpacked" / "linux-source-6.12")
+        net = tree / selftests.SELFTESTS / "net"
+        net.mkdir(parents=True)
+        (net / "Makefile").write_text("TEST_GEN_PROGS = tls\n\ninclude ../lib.mk\n")
         (package / "usr/src").mkdir(parents=True)
         (package / "DEBIAN").mkdir()
         (package / "DEBIAN/control").write_text(
@@ -69,17 +76,34 @@ class Mirror:
         self.said.append(line)
 
 
+def raising(error: Exception) -> Callable[..., NoReturn]:
+    """A function that does nothing else."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     mirror = Mirror(tmp_path)
     make_series(tmp_path, {"10-one": [{"net/socket.c": PATCHED}]})
-    (tmp_path / "tools-testing-net").mkdir()
-    monkeypatch.setattr(series, "data_root", lambda: tmp_path)
-    monkeypatch.setattr(source, "data_root", lambda: tmp_path)
-    monkeypatch.setattr(selftests, "generate", lambda _path, _version: None)
+    shutil.copytree(selftests.templates(), tmp_path / "tools-testing-net")
+    for module in (series, source, selftests):
+        monkeypatch.setattr(module, "data_root", lambda: tmp_path)
     monkeypatch.setenv("PATH", f"{mirror.bin}:{os.environ['PATH']}")
     monkeypatch.setenv("KTEST_CACHE", str(tmp_path / "cache"))
     return mirror
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below, with its time: a build looks at that, too."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def cached_deb(tmp_path: Path) -> Path:
@@ -188,6 +212,55 @@ class TestPrepare:
         (tree.path / "net/socket.c").write_text("half")
         assert (source.prepare("6.12", mirror.notify).path / "net/socket.c").read_text() == PATCHED
         assert any("incomplete in the cache" in line for line in mirror.said)
+
+    @pytest.mark.parametrize("wrong", ["template", "feature", "target", "patch"])
+    def test_an_error_of_ours_costs_no_tree(
+        self, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+    ) -> None:
+        tree = source.prepare("6.12", mirror.notify)
+        before, beside = snapshot(tree.path), sorted(tree.path.parent.iterdir())
+        template = tmp_path / "tools-testing-net/net/msg_ntcopy.c.j2"
+        patch = next((tmp_path / "linux-patches/6.12/10-one").glob("0001-*"))
+        good = template.read_text(), patch.read_text()
+        # Whatever is wrong, there is something new that has to be brought in.
+        template.write_text(f"{good[0]}/* new */\n")
+        error: type[KtestError] = ConfigError
+        with monkeypatch.context() as spoil:
+            if wrong == "template":
+                template.write_text(f"{good[0]}{{{{ unheard_of }}}}\n")
+            elif wrong == "feature":
+                spoil.setattr(selftests, "load_features", raising(ConfigError("x.toml:1: bad")))
+            elif wrong == "target":
+                error = SourceError
+                strays = tuple(
+                    replace(f, programs=tuple(replace(p, target="nowhere") for p in f.programs))
+                    for f in load_features()
+                )
+                spoil.setattr(selftests, "load_features", lambda: strays)
+            else:
+                error = PatchError
+                patch.write_text(good[1].replace(" line 4\n", " line four\n"))
+            with pytest.raises(error) as caught:
+                source.prepare("6.12", mirror.notify)
+        assert "\n" not in str(caught.value)
+        assert snapshot(tree.path) == before
+        assert sorted(tree.path.parent.iterdir()) == beside
+        template.write_text(f"{good[0]}/* newer */\n")
+        patch.write_text(good[1])
+        mirror.said.clear()
+        assert source.prepare("6.12", mirror.notify) == tree
+        assert mirror.said == []  # such as that it is unpacked again
+        after = snapshot(tree.path)
+        assert after["net/socket.c"] == before["net/socket.c"]
+        assert b"newer" in after["tools/testing/selftests/net/msg_ntcopy.c"][1]
+
+    def test_what_a_killed_run_set_aside_is_removed(self, mirror: Mirror, tmp_path: Path) -> None:
+        tree = source.prepare("6.12", mirror.notify)
+        aside = tree.path.with_name(f".{tree.path.name}.old")
+        shutil.copytree(tree.path, aside)
+        source.discard(tree)
+        assert source.prepare("6.12", mirror.notify) == tree
+        assert not aside.exists()
 
     def test_a_file_that_is_no_package_is_thrown_away(self, mirror: Mirror, tmp_path: Path) -> None:
         source.obtain("6.12", mirror.notify)

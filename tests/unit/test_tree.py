@@ -38,6 +38,13 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
+def drop_second(root: Path) -> None:
+    """Have only the first of the two series."""
+    (root / "linux-patches/6.12/series.toml").write_text(
+        'package = "p"\nbase = "6.12.1"\norder = ["10-one"]\nprefix = "PATCH net-next"\n'
+    )
+
+
 @pytest.mark.usefixtures("root")
 class TestRecognise:
     def test_knows_version_and_kind(self, tmp_path: Path) -> None:
@@ -66,6 +73,18 @@ class TestPlainTree:
         tree.restore(found)
         assert contents(path) == before
 
+    def test_a_dry_run_says_the_same_and_changes_nothing(self, tmp_path: Path, root: Path) -> None:
+        found = tree.recognise(make_tree(tmp_path / "linux"))
+        before = contents(found.path)
+        assert tree.apply(found, dry_run=True) == ("10-one", "20-two")
+        assert contents(found.path) == before
+        tree.apply(found)
+        assert tree.apply(found, dry_run=True) == ()
+        drop_second(root)
+        before = contents(found.path)
+        assert tree.apply(found, dry_run=True) == ("10-one",)
+        assert contents(found.path) == before
+
     def test_what_can_be_run_stays_so(self, tmp_path: Path) -> None:
         path = make_tree(tmp_path / "linux")
         script = path / "net/socket.c"
@@ -89,9 +108,7 @@ class TestPlainTree:
     def test_follows_a_series_that_was_changed(self, tmp_path: Path, root: Path) -> None:
         found = tree.recognise(make_tree(tmp_path / "linux"))
         tree.apply(found)
-        (root / "linux-patches/6.12/series.toml").write_text(
-            'package = "p"\nbase = "6.12.1"\norder = ["10-one"]\nprefix = "PATCH net-next"\n'
-        )
+        drop_second(root)
         tree.apply(found)
         assert (found.path / "net/socket.c").read_text() == FIRST
         assert not (found.path / "net/new.c").exists()
@@ -172,6 +189,12 @@ class TestGitTree:
         ]
         assert tree.apply(found) == ()
         assert len(git(path, "log", "--format=%s").splitlines()) == 4
+
+    def test_a_dry_run_makes_no_commit(self, tmp_path: Path) -> None:
+        path = make_tree(tmp_path / "linux", is_git=True)
+        before = git(path, "rev-parse", "HEAD"), contents(path)
+        assert tree.apply(tree.recognise(path), dry_run=True) == ("10-one", "20-two")
+        assert (git(path, "rev-parse", "HEAD"), contents(path)) == before
 
     def test_adds_only_the_series_that_is_missing(self, tmp_path: Path) -> None:
         path = make_tree(tmp_path / "linux", is_git=True)
