@@ -15,9 +15,9 @@ from ktest_ntcopy.results.model import Status
 from tests.unit import fake_kernel as fake
 from tests.unit import kunit_logs as log
 from tests.unit.demo_feature import with_kunit
-from tests.unit.test_plugin import Done, Lab
-from tests.unit.test_plugin import lab as lab  # a fixture
-from tests.unit.test_plugin import way as way  # a fixture
+from tests.unit.plugin_lab import Done, Lab
+from tests.unit.plugin_lab import lab as lab  # a fixture
+from tests.unit.plugin_lab import way as way  # a fixture
 
 pytest_plugins = ["pytester"]
 
