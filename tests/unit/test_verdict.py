@@ -1,83 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every way in which a case can end, and what outranks what."""
+"""What a program's output, its exit status and the console make of its case."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktest_ntcopy.machine.base import Chunk, ConsoleLine, End, Outcome
-from ktest_ntcopy.results.model import Cause, Result, Status
-from ktest_ntcopy.results.verdict import (
-    CONSOLE_MAX,
-    DETAIL_MAX,
-    Case,
-    could_not_boot,
-    judge,
-    signal_name,
-)
+from ktest_ntcopy.machine.base import End
+from ktest_ntcopy.results.model import Cause, Status
+from ktest_ntcopy.results.verdict import CONSOLE_MAX, DETAIL_MAX, could_not_boot, judge
+from tests.unit.verdict_samples import NAME, PANIC, WARN, case, ktap, outcome, verdict
 
 GOLDEN = Path(__file__).parent / "golden"
-NAME = "tcp6.payload"
-
-WARN = (
-    "[    9.000000] ------------[ cut here ]------------",
-    "[    9.000001] WARNING: CPU: 0 PID: 4 at net/core/stream.c:212 sk_stream_kill_queues+0x5/0x6",
-    "[    9.000002] Call Trace:",
-    "[    9.000003]  tcp_close+0x1/0x2",
-    "[    9.000004] ---[ end trace 0000000000000000 ]---",
-)
-PANIC = ("[   10.000000] Kernel panic - not syncing: Fatal exception",)
-
-
-def case(name: str = NAME, allowed: Sequence[str] = ()) -> Case:
-    return Case(
-        target="kselftest.net",
-        program="msg_ntcopy",
-        case=name,
-        reproducer="pytest --kernel=vmlinux -k tcp6",
-        nodeid="n::id",
-        worker="gw1",
-        attempt=2,
-        properties={"feature": "msg_ntcopy"},
-        allowed_splats=allowed,
-    )
-
-
-def outcome(
-    output: str | bytes = "",
-    *,
-    end: End = End.EXITED,
-    exit_code: int | None = 0,
-    signal: int | None = None,
-    console: Sequence[str] = (),
-    detail: str = "",
-    limit: float = 0.0,
-) -> Outcome:
-    data = output.encode() if isinstance(output, str) else output
-    return Outcome(
-        end=end,
-        exit_code=exit_code if end is End.EXITED else None,
-        signal=signal,
-        output=(Chunk(1.0, data),),
-        console=tuple(ConsoleLine(float(n), x) for n, x in enumerate(console)),
-        start=1000.0,
-        duration=2.5,
-        limit=limit,
-        detail=detail,
-    )
-
-
-def verdict(result: Result) -> tuple[Status, Cause]:
-    return result.status, result.cause
-
-
-def ktap(line: str, before: str = "") -> str:
-    return f"TAP version 13\n1..1\n{before}{line}\n"
 
 
 # -- true output of the harness --------------------------------------------------------
@@ -258,120 +195,6 @@ def test_assertions_come_before_remarks(lines: list[str], message: str) -> None:
     result = judge(case(), outcome(text, exit_code=1))
     assert result.message.startswith(message)
     assert "later" not in result.message
-
-
-# -- ends ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("end", "cause", "message"),
-    [
-        (End.SIGNALED, Cause.SIGNAL, "killed by SIGBUS"),
-        (End.OOM, Cause.OOM, "out-of-memory killer"),
-        (End.TIMEOUT, Cause.TIMEOUT, "over its time limit of 60 s (30 s x 2.00 for this machine)"),
-        (End.FLOOD, Cause.FLOOD, "stopped after"),
-        (End.PANIC, Cause.PANIC, "Kernel panic - not syncing: Fatal exception"),
-        (End.HANG, Cause.HANG, "stopped answering after 2.5 s"),
-        (End.DOWN, Cause.DOWN, "powered off or rebooted"),
-        (End.LOST, Cause.LOST, "the machine went away"),
-    ],
-)
-def test_ends_outrank_what_the_program_claimed(end: End, cause: Cause, message: str) -> None:
-    console = PANIC if end is End.PANIC else ()
-    signal = 7 if end is End.SIGNALED else None
-    out = outcome(ktap(f"ok 1 {NAME}"), end=end, signal=signal, console=console, limit=60.0)
-    result = judge(case(), out, slowdown=2.0)
-    assert verdict(result) == (Status.ERROR, cause)
-    assert message in result.message
-    assert result.properties["end"] == end.value
-
-
-@pytest.mark.parametrize("end", [e for e in End if e is not End.EXITED])
-def test_every_end_has_a_cause_of_its_own(end: End) -> None:
-    result = judge(case(), outcome(end=end))
-    assert result.status is Status.ERROR
-    assert result.cause is not Cause.OTHER
-    assert result.message
-
-
-def test_the_machine_says_more_than_we_know() -> None:
-    told = outcome(end=End.LOST, detail="QEMU ended with status 1: no space left")
-    result = judge(case(), told)
-    assert result.message == "QEMU ended with status 1: no space left"
-    assert result.properties["end.detail"] == result.message
-
-
-def test_limit_without_scaling() -> None:
-    result = judge(case(), outcome(end=End.TIMEOUT, limit=30.0))
-    assert result.message == "over its time limit of 30 s"
-    assert result.properties["limit"] == "30"
-
-
-@pytest.mark.parametrize(
-    ("number", "name"), [(11, "SIGSEGV"), (200, "signal 200"), (None, "an unknown signal")]
-)
-def test_signal_names(number: int | None, name: str) -> None:
-    assert signal_name(number) == name
-
-
-# -- splats ------------------------------------------------------------------------------------
-
-
-def test_splat_during_a_pass_fails_it() -> None:
-    result = judge(case(), outcome(ktap(f"ok 1 {NAME}"), console=WARN))
-    assert verdict(result) == (Status.FAIL, Cause.SPLAT)
-    assert result.message == "WARNING at net/core/stream.c:212 sk_stream_kill_queues"
-    assert len(result.properties["splat.fingerprint"]) == 12
-
-
-def test_expected_splat_is_let_pass_and_still_recorded() -> None:
-    result = judge(case(allowed=["stream_kill"]), outcome(ktap(f"ok 1 {NAME}"), console=WARN))
-    assert result.status is Status.PASS
-    assert result.properties["splat.title"].startswith("WARNING at net/core")
-
-
-@pytest.mark.parametrize(
-    ("line", "code", "status", "also"),
-    [
-        (f"not ok 1 {NAME}", 1, Status.FAIL, "failed without a word"),
-        (f"ok 1 {NAME} # SKIP no net", 0, Status.FAIL, "no net"),
-        ("", 1, Status.ERROR, "no verdict"),
-    ],
-)
-def test_splat_outranks_the_claim_and_keeps_it(
-    line: str, code: int, status: Status, also: str
-) -> None:
-    result = judge(case(), outcome(ktap(line), exit_code=code, console=WARN))
-    assert verdict(result) == (status, Cause.SPLAT)
-    assert also in result.message
-
-
-@pytest.mark.parametrize("end", [End.TIMEOUT, End.SIGNALED, End.FLOOD])
-def test_splat_explains_an_end_of_the_program(end: End) -> None:
-    result = judge(case(), outcome(end=end, console=WARN, signal=9))
-    assert verdict(result) == (Status.ERROR, Cause.SPLAT)
-
-
-def test_panic_names_the_splat_that_led_to_it() -> None:
-    result = judge(case(), outcome(end=End.PANIC, console=(*WARN, *PANIC)))
-    assert verdict(result) == (Status.ERROR, Cause.PANIC)
-    assert "Fatal exception; WARNING at net/core/stream.c" in result.message
-
-
-def test_hang_is_not_blamed_on_the_panic_that_probing_it_made() -> None:
-    nmi = "[   20.000000] Kernel panic - not syncing: NMI: Not continuing"
-    told = "guest stopped answering for 16 s"
-    assert judge(case(), outcome(end=End.HANG, console=[nmi], detail=told)).message == told
-    result = judge(case(), outcome(end=End.HANG, console=[*WARN, nmi], detail=told))
-    assert result.message.startswith(f"{told}; WARNING at net/core/stream.c")
-
-
-def test_oom_kill_of_something_else_does_not_fail_a_pass() -> None:
-    console = ["[    5.0] Out of memory: Killed process 9 (a.out) total-vm:1kB"]
-    console = [x.replace("[    5.0]", "[    5.000000]") for x in console]
-    result = judge(case(), outcome(ktap(f"ok 1 {NAME}"), console=console))
-    assert result.status is Status.PASS
-    assert "Out of memory" in result.properties["splat.title"]
 
 
 # -- what goes along --------------------------------------------------------------------------
