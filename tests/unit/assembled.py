@@ -32,6 +32,11 @@ def function(name: str, *lines: str, size: str = "", binding: str = "globl") -> 
     )
 
 
+def leaves(*names: str) -> str:
+    """Assembler text of functions that call nothing."""
+    return "".join(function(name, "nop", "nop", "ret") for name in names)
+
+
 def link(folder: Path, *sources: str, machine: str = "x86_64") -> Path:
     """A program of assembler sources, each a file of its own."""
     compiler, flags = _WANTED[machine]
