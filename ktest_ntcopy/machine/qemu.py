@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ktest_ntcopy.errors import BootError, MachineError, MachineLost
-from ktest_ntcopy.machine import channel, diagnose, initramfs
+from ktest_ntcopy.errors import MachineError
+from ktest_ntcopy.machine import boot, channel, diagnose, initramfs
 from ktest_ntcopy.machine.accel import Verdicts, boot_with_best, proven_accel, verdict_key
 from ktest_ntcopy.machine.agent_build import agent_program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
     Command,
     ConsoleLine,
-    End,
     MachineInfo,
     MachineSpec,
     Outcome,
@@ -36,17 +35,13 @@ from ktest_ntcopy.machine.qemu_command import (
     qemu_arguments,
 )
 from ktest_ntcopy.machine.run import Run
-from ktest_ntcopy.machine.speed import Silence, measured_slowdown
+from ktest_ntcopy.machine.speed import measured_slowdown
 from ktest_ntcopy.paths import cache_root
 
 _LOG = logging.getLogger(__name__)
 
 #: Emulation is slower by at least this; needed before a guest has measured itself.
 _TCG_BOOT = 2.0
-#: A boot that had more seconds than this is worth some more for a trace of where it stands.
-_PATIENT = 5.0
-#: Seconds a panicked guest has to reset itself.
-_PANIC_GRACE = 3.0
 
 #: A command's environment, unless it brings its own.
 DEFAULT_ENV = {
@@ -315,12 +310,14 @@ class QemuMachine:
             with _disk_errors(layout.log.parent):
                 hypervisor = Hypervisor(arguments, layout, token=self._token)
         except HypervisorGone as err:
-            raise self._refused(err) from err
+            raise boot.refusal(err, self._spec) from err
         usual = self._spec.timeout * (_TCG_BOOT if accel == "tcg" else 1.0)
         try:
             hypervisor.send(channel.hello(self._token, share=self._spec.share is not None))
             silence = self._spec.boot_silence * (_TCG_BOOT if accel == "tcg" else 1.0)
-            ready = self._wait_ready(hypervisor, limit or usual, silence or math.inf)
+            ready = boot.wait_ready(
+                hypervisor, self._spec, limit=limit or usual, silence=silence or math.inf
+            )
         except BaseException:
             hypervisor.close()
             raise
@@ -338,69 +335,6 @@ class QemuMachine:
             slowdown=measured_slowdown(ready.compute, ready.kernel, seconds),
             command_line=arguments,
         )
-
-    def _wait_ready(self, hypervisor: Hypervisor, limit: float, silence: float) -> channel.Ready:
-        """The agent's first message, or the reason why there is none as an exception."""
-        assert hypervisor.qmp is not None
-        start = time.monotonic()
-        panicked = 0.0
-        quiet = Silence(silence, start)
-        while True:
-            for message in hypervisor.pump(0.25):
-                if isinstance(message, channel.Ready):
-                    return message
-            now = time.monotonic()
-            decisive = hypervisor.console.window.decisive
-            if hypervisor.gone:
-                raise self._boot_failed(hypervisor, "")
-            if hypervisor.qmp.event("STOP") is not None:
-                state = hypervisor.qmp.status()
-                raise self._boot_failed(
-                    hypervisor, f"the hypervisor stopped the guest ({state or 'no state'})"
-                )
-            if diagnose.panic(decisive) is not None or diagnose.agent_complaint(decisive):
-                panicked = panicked or now
-                if now - panicked > _PANIC_GRACE:
-                    raise self._boot_failed(hypervisor, "")
-            symptom = ""
-            if now - start > limit:
-                symptom = f"the guest did not report back within {limit:.3g} s"
-            elif quiet.too_long(now, hypervisor.console.last_time):
-                symptom = f"the guest printed nothing for {quiet.seconds:.3g} s"
-            if symptom:
-                if limit > _PATIENT and hypervisor.nmi():
-                    hypervisor.listen(1.5)
-                raise self._boot_failed(hypervisor, symptom)
-
-    def _boot_failed(self, hypervisor: Hypervisor, symptom: str) -> BootError | MachineError:
-        assert hypervisor.qmp is not None
-        console = [line.text for line in hypervisor.console.window.lines()]
-        said = hypervisor.said()
-        if hypervisor.gone and (why := diagnose.host_cause(said)):
-            memory = self._spec.memory_mib
-            words = hypervisor.last_words()
-            return MachineError(f"{why} for a guest of {memory} MiB: {words}")
-        cause = symptom or diagnose.boot_cause(console, said)
-        if hypervisor.gone and not cause:
-            words = hypervisor.last_words()
-            if hypervisor.killed:
-                return MachineLost(f"QEMU ended while the guest booted: {words}")
-            if hypervisor.qmp.event("SHUTDOWN") is None:
-                return MachineError(f"QEMU ended while the guest booted: {words}")
-            cause = "the guest reset itself before it reported back"
-        panicked = diagnose.panic(console) is not None
-        end = End.HANG if symptom else End.PANIC if panicked else End.DOWN
-        return BootError(f"{self._spec.kernel}: {cause}\n{diagnose.excerpt(console)}", end=end)
-
-    def _refused(self, gone: HypervisorGone) -> BootError | MachineError:
-        """QEMU ended before it had set itself up."""
-        words, said = str(gone), gone.said
-        if why := diagnose.host_cause(said):
-            return MachineError(f"{why} for a guest of {self._spec.memory_mib} MiB: {words}")
-        if cause := diagnose.boot_cause((), said):
-            return BootError(f"{self._spec.kernel}: {cause} ({words})")
-        kind = MachineLost if gone.killed else MachineError
-        return kind(f"QEMU did not start: {words}")
 
 
 def open_machine(

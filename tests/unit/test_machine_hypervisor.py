@@ -8,13 +8,14 @@ import os
 import select
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ktest_ntcopy.errors import BootError, MachineError, MachineLost
+from ktest_ntcopy.machine import boot
 from ktest_ntcopy.machine.base import End, MachineSpec
 from ktest_ntcopy.machine.hypervisor import Hypervisor, HypervisorGone
-from ktest_ntcopy.machine.qemu import QemuMachine
 from ktest_ntcopy.machine.qemu_command import Layout
 
 TERMINATED = "qemu-system-x86_64: terminating on signal 15 from pid 1 (init)"
@@ -65,7 +66,7 @@ def test_end_before_the_sockets_are_connected(
         Hypervisor(["/bin/sh", "-c", script], layout, token=1)
     assert str(caught.value).startswith(words)
     assert caught.value.killed is killed
-    refused = QemuMachine(MachineSpec(kernel=tmp_path))._refused(caught.value)
+    refused = boot.refusal(caught.value, MachineSpec(kernel=tmp_path))
     assert type(refused) is (MachineLost if killed else MachineError)
     assert str(refused).startswith(f"QEMU did not start: {words}")
 
@@ -110,8 +111,8 @@ PANIC = ["Kernel panic - not syncing: no init"]
 def test_end_while_the_guest_boots(
     tmp_path: Path, killed: bool, event: object, console: list[str], kind: type[Exception]
 ) -> None:
-    ended: object = Ended(killed=killed, event=event, console=console)
-    error = QemuMachine(MachineSpec(kernel=tmp_path))._boot_failed(ended, "")  # type: ignore[arg-type]
+    ended: Any = Ended(killed=killed, event=event, console=console)
+    error = boot.failure(ended, MachineSpec(kernel=tmp_path), "")
     assert type(error) is kind
 
 
@@ -125,8 +126,8 @@ def test_end_while_the_guest_boots(
     ],
 )
 def test_how_a_boot_ended(tmp_path: Path, console: list[str], symptom: str, end: End) -> None:
-    ended: object = Ended(killed=False, event={"reason": "guest-reset"}, console=console)
-    error = QemuMachine(MachineSpec(kernel=tmp_path))._boot_failed(ended, symptom)  # type: ignore[arg-type]
+    ended: Any = Ended(killed=False, event={"reason": "guest-reset"}, console=console)
+    error = boot.failure(ended, MachineSpec(kernel=tmp_path), symptom)
     assert isinstance(error, BootError)
     assert error.end == end
     assert copy.copy(error).end == end
