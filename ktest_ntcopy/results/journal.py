@@ -18,19 +18,30 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ktest_ntcopy.errors import ConfigError
-from ktest_ntcopy.machine.base import MachineInfo
 
 from .model import Cause, Result, Status
+from .records import CaseId, Header, joined, to_header, to_json, to_result
 from .text import one_line
+
+__all__ = [
+    "SCHEMA",
+    "CaseId",
+    "Header",
+    "Journal",
+    "Run",
+    "identity",
+    "merge",
+    "read_journal",
+    "read_lines",
+]
 
 #: Raised when a reader of the old form would misread the new one.
 SCHEMA = 1
@@ -47,51 +58,12 @@ _SEVERITY = {
     )
 }
 
-CaseId = tuple[str, str, str]  #: target, program, case
-
-
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """Facts about a run.  An empty field means that the writer does not know it."""
-
-    run: str = ""  #: unique id of the run
-    tool: str = ""  #: version of this package
-    command: tuple[str, ...] = ()  #: what was typed
-    start: float = 0.0  #: time.time()
-    kernel: str = ""  #: path of the kernel file
-    release: str = ""  #: uname -r
-    version: str = ""  #: uname -v
-    arch: str = ""  #: uname -m
-    machine: str = ""  #: "qemu", "uml", "host"
-    accel: str = ""  #: "kvm", "tcg", "native"
-    slowdown: float = 0.0  #: 1.0 = reference speed
-    boot_seconds: float = 0.0
-    machine_command: tuple[str, ...] = ()  #: what starts the machine
-    config_hash: str = ""  #: of the kernel's .config
-    commit: str = ""  #: of the kernel's source
-    properties: Mapping[str, str] = field(default_factory=dict)
-    planned: tuple[CaseId, ...] = ()  #: every case that was going to run, in order
-
-    @classmethod
-    def of_machine(cls, info: MachineInfo) -> Header:
-        """What a booted machine adds to the run's header."""
-        return cls(
-            release=info.release,
-            version=info.version,
-            arch=info.arch,
-            machine=info.kind,
-            accel=info.accel,
-            slowdown=info.slowdown,
-            boot_seconds=info.boot_seconds,
-            machine_command=info.command_line,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """Everything a journal says."""
 
-    header: Header = Header()
+    header: Header = field(default_factory=Header)
     results: tuple[Result, ...] = ()  #: every record, in the order of the file
     problems: tuple[str, ...] = ()  #: one line each: what could not be read, what disagrees
 
@@ -153,11 +125,11 @@ class Journal:
 
     def header(self, header: Header) -> None:
         """Add facts about the run.  Raises ConfigError if the disk is full."""
-        self._write({"kind": "header", "schema": SCHEMA, **_plain(header)})
+        self._write({"kind": "header", "schema": SCHEMA, **to_json(header)})
 
     def append(self, result: Result) -> None:
         """Add one result.  Raises ConfigError if the disk is full."""
-        self._write({"kind": "result", **_plain(result)})
+        self._write({"kind": "result", **to_json(result)})
 
     def close(self) -> None:
         """Close; a second call does nothing."""
@@ -253,9 +225,9 @@ def read_lines(lines: Iterable[bytes]) -> Run:
                     problems.append(
                         f"line {number}: a header of schema {schema!r}, this version reads {SCHEMA}"
                     )
-                header = _joined(header, _header(record), problems)
+                header = joined(header, to_header(record), problems)
             elif kind == "result":
-                results.append(_result(record))
+                results.append(to_result(record))
             # Other kinds are for readers that know them.
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if len(problems) >= _PROBLEMS_MAX:
@@ -313,95 +285,3 @@ def _not_run(case: CaseId) -> Result:
 
 def _cannot(path: Path, error: OSError) -> str:
     return f"{path}: cannot write the journal: {error.strerror}"
-
-
-# -- records --------------------------------------------------------------------
-
-
-def _plain(item: Header | Result) -> dict[str, Any]:
-    """Fields as JSON values; those that are empty by default and still are, are left out."""
-    record: dict[str, Any] = {}
-    for entry in fields(item):
-        value = getattr(item, entry.name)
-        if isinstance(value, float) and not math.isfinite(value):
-            value = 0.0
-        elif isinstance(value, Mapping):
-            value = {str(k): str(v) for k, v in value.items()}
-        if value or isinstance(value, int) or entry.default is MISSING:
-            record[entry.name] = value
-    return record
-
-
-def _result(record: Mapping[str, Any]) -> Result:
-    """Raises KeyError, TypeError or ValueError if a field is missing or of another type."""
-    values = _known(Result, record)
-    values["status"] = Status(values["status"])
-    # A cause that a later version added is still a result.
-    cause = values.get("cause", "")
-    values["cause"] = Cause(cause) if cause in set(Cause) else Cause.OTHER
-    return Result(**values)
-
-
-def _header(record: Mapping[str, Any]) -> Header:
-    values = _known(Header, record)
-    for name in ("command", "machine_command"):
-        values[name] = tuple(str(x) for x in values.get(name, ()))
-    values["planned"] = tuple((str(t), str(p), str(c)) for t, p, c in values.get("planned", ()))
-    return Header(**values)
-
-
-#: Facts of which a run has one; another value means that two runs share the file.
-_FACTS = frozenset({"run", "kernel", "release", "arch", "accel", "config_hash", "commit"})
-
-
-def _joined(known: Header, new: Header, problems: list[str]) -> Header:
-    """Both headers' facts: the first to state one is believed, plans add up."""
-    changes: dict[str, Any] = {}
-    for entry in fields(Header):
-        name = entry.name
-        old, value = getattr(known, name), getattr(new, name)
-        if not value:
-            continue
-        if not old:
-            changes[name] = value
-        elif name == "planned":
-            changes[name] = tuple(dict.fromkeys((*old, *value)))
-        elif name == "properties":
-            changes[name] = {**value, **old}
-        elif name == "start":
-            changes[name] = min(old, value)
-        elif name in ("slowdown", "boot_seconds"):
-            changes[name] = max(old, value)
-        elif name in _FACTS and value != old:
-            problems.append(f"two headers disagree on {name}: {old!r} and {value!r}")
-    return replace(known, **changes)
-
-
-def _known(cls: type[Header] | type[Result], record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record's fields that ``cls`` has; others were added by a later version."""
-    kinds = _FIELDS[cls]
-    return {n: _typed(n, v, kinds[n]) for n, v in record.items() if n in kinds}
-
-
-def _typed(name: str, value: Any, kind: type) -> Any:
-    if kind is float and isinstance(value, int):
-        value = float(value)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"field {name} is {type(value).__name__}, expected {kind.__name__}")
-    if isinstance(value, dict):
-        return {str(k): str(v) for k, v in value.items()}
-    return value
-
-
-def _json_type(annotation: str) -> type:
-    """The JSON type that holds a field with this annotation."""
-    for start, kind in (("float", float), ("int", int), ("Mapping", dict), ("tuple", list)):
-        if annotation.startswith(start):
-            return kind
-    return str
-
-
-_FIELDS: dict[type[Header] | type[Result], dict[str, type]] = {
-    cls: {entry.name: _json_type(str(entry.type)) for entry in fields(cls)}
-    for cls in (Header, Result)
-}
