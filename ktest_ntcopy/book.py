@@ -27,6 +27,7 @@ from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.session import AFTERMATH
 
 _LINES = 20  # of each kind in the summary
+_NOTICE = "machine.notice."  # begins the names of properties that are told at the end
 
 
 class Book:
@@ -146,9 +147,10 @@ class Book:
         """Take the report of a file that could not be collected."""
         self.add(collection_failure(report, worker=self._worker))
 
-    def notice(self, text: str) -> None:
-        """Keep what the machine has to say about this host, for the end of the run."""
-        self._keep(lambda journal: journal.header(Header(properties={"machine.notice": text})))
+    def notice(self, text: str, *, about: str = "host") -> None:
+        """Keep what the machine has to say for the end of the run, the last on each subject."""
+        name = f"{_NOTICE}{about}"
+        self._keep(lambda journal: journal.header(Header(properties={name: text})))
 
     def write_reports(self) -> bool:
         """Make the reports from the journal, whoever wrote it.  False if a case is not well.
@@ -169,8 +171,8 @@ class Book:
         counts = Counter(str(c.status) for c in cases)
         lines = to_table(run).splitlines() if options.table else []
         lines.append(_machine_line(run.header))
-        if notice := run.header.properties.get("machine.notice"):
-            lines.append(notice)
+        notices = sorted(p for p in run.header.properties if p.startswith(_NOTICE))
+        lines += [run.header.properties[name] for name in notices]
         lines.append(", ".join(f"{n} {name}" for name, n in sorted(counts.items())) or "no case")
         if left := sum(c.cause is Cause.NOT_RUN for c in cases):
             lines.append(f"{left} of the planned cases did not run")

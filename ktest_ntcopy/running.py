@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -121,6 +122,7 @@ class Running(Judging):
             timeout_scale=self.options.timeout_scale,
             on_boot=self.book.booted,
             aftermath=self.book.add,
+            notify=partial(self.book.notice, about="leaks"),
         )
         self.kunit = KunitRunner(
             spec=spec,
@@ -137,6 +139,7 @@ class Running(Judging):
         self.preflight = Preflight(self.image, Room.of(spec))
         self._waiting: Waiting | None = None
         self._prepared = False
+        self._left: set[str] = set()  # node ids of tests that have not ended
         self._old_handlers: dict[signal.Signals, Any] = {}
 
     def _make_machine(self, spec: MachineSpec) -> Machine:
@@ -221,6 +224,7 @@ class Running(Judging):
         if self._prepared:
             return False
         self._prepared = True
+        self._left = set(ids)
         self.book.plan(ids)
         booting = [i for i in ids if self.naming.needs_machine(i)]
         foreign = [i for i in ids if not self.naming.is_ours(i)]
@@ -286,6 +290,10 @@ class Running(Judging):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._waiting:
             self._waiting.stop()
+        if report.when == "teardown":
+            self._left.discard(report.nodeid)
+            if self._prepared and not self._left and self._has_kmemleak():
+                self._waiting = Waiting(self.config, "the kernel is asked for leaks")
         if node := getattr(report, "node", None):  # set by xdist's controller
             if str(report.when) == "???":
                 self.book.crashed(report, worker=node.gateway.id)
@@ -300,9 +308,11 @@ class Running(Judging):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            self.session.find_leaks()
+        self.session.close()
         if self._waiting:
             self._waiting.stop()
-        self.session.close()
         if self.controls and exitstatus != pytest.ExitCode.USAGE_ERROR:
             well = self.book.write_reports()
             # The reports know more than pytest's own count: a kernel that died after
@@ -316,6 +326,10 @@ class Running(Judging):
         self.session.close()
         self.programs.close()
         self.book.close()
+
+    def _has_kmemleak(self) -> bool:
+        config = self.options.kernel.config
+        return config is not None and config["CONFIG_DEBUG_KMEMLEAK"] == "y"
 
     def _void(self) -> list[Expectation]:
         return [e for f in load_features() for e in f.expectations if void(self.image, e)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ktest_ntcopy.errors import BootError, KtestError, MachineError, MachineLost
@@ -17,23 +18,47 @@ from ktest_ntcopy.features.model import Program
 from ktest_ntcopy.machine.base import (
     FATAL_ENDS,
     Command,
+    End,
     Machine,
     MachineInfo,
     MachineSpec,
     Outcome,
 )
-from ktest_ntcopy.results.model import Cause, Result
+from ktest_ntcopy.results.leaks import Leak, read_leaks
+from ktest_ntcopy.results.model import Cause, Result, Status
 from ktest_ntcopy.results.verdict import Case, could_not_boot, judge
 
 #: Boots that may fail in a row before this process gives up on the kernel.
 BOOT_ATTEMPTS = 2
-#: Begins the message of a case whose machine died when its verdict was already known.
+#: Begins the message of a case of which something was found when it had its verdict.
 AFTERMATH = "after the case had its verdict"
+#: Asks kmemleak in the guest, and waits until objects are old enough for it.
+_FIND_LEAKS = Command(argv=("/init", "leaks"), timeout=120.0)
 
 
 def guest_path(target: str, program: str) -> str:
     """Where a test program of a kselftest target lies in the guest."""
     return f"/ksft/{target}/{program}"
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A case that the machine has run."""
+
+    case: Case
+    start: float  #: guest clock, seconds
+
+
+def _by_case(leaks: Sequence[Leak], cases: Sequence[_Ran]) -> dict[int, list[Leak]]:
+    """Leaks by the index of the last case that had started when they were allocated.
+
+    -1: before the first of them, or it is not known when.
+    """
+    starts = [ran.start for ran in cases]
+    found: dict[int, list[Leak]] = {}
+    for leak in leaks:
+        found.setdefault(bisect_right(starts, leak.time) - 1, []).append(leak)
+    return found
 
 
 class Session:
@@ -42,7 +67,8 @@ class Session:
     ``files`` tells what to put into the guest (path there -> file here) and is asked
     once; ``required`` names the features whose tests must not be skipped; ``command``
     makes the reproducer of a node id.  ``aftermath`` gets a Result for a case whose
-    machine died after the case had its verdict: nobody else can have killed it.
+    machine died after the case had its verdict: nobody else can have killed it; and for
+    one that left memory allocated.  ``notify`` gets what else a person has to know.
     """
 
     def __init__(
@@ -57,6 +83,7 @@ class Session:
         timeout_scale: float = 1.0,
         on_boot: Callable[[MachineInfo], None] | None = None,
         aftermath: Callable[[Result], None] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         self.spec = spec  #: what is booted, but for the files
         self._factory = factory
@@ -67,10 +94,12 @@ class Session:
         self._scale = timeout_scale
         self._on_boot = on_boot
         self._aftermath = aftermath
+        self._notify = notify
         self._machine: Machine | None = None
         self._ready_spec: MachineSpec | None = None
         self._failures: list[KtestError] = []
         self._last: Case | None = None
+        self._cases: list[_Ran] = []  # of the machine that runs
 
     @property
     def boots_next(self) -> bool:
@@ -138,6 +167,7 @@ class Session:
             self._machine.close()
             self._machine = None
         self._last = None
+        self._cases.clear()
 
     def _bury(self) -> None:
         """Give up a machine; if it is already dead, say which case was its last."""
@@ -151,11 +181,52 @@ class Session:
         except MachineError as err:
             why = str(err)
         self._drop()
-        if last is None or self._aftermath is None:
+        if last is not None:
+            self._blame(last, why, Cause.PANIC if "panic" in why else Cause.LOST)
+
+    def find_leaks(self) -> None:
+        """Ask a kernel with kmemleak what was lost since it booted; takes seconds there.
+
+        What is found goes to ``aftermath``, as a failure of the case that lost it.
+        """
+        if self._machine is None or not self._machine.alive or not self._cases:
             return
-        result = could_not_boot(last, f"{AFTERMATH}: {why}")
-        cause = Cause.PANIC if "panic" in why else Cause.LOST
-        self._aftermath(replace(result, cause=cause, start=time.time()))
+        cases = tuple(self._cases)
+        try:
+            outcome = self.run(_FIND_LEAKS)
+        except KtestError:
+            return  # it died: close() says how
+        if outcome.end in FATAL_ENDS:
+            cause = Cause.PANIC if outcome.end is End.PANIC else Cause.LOST
+            self._blame(cases[-1].case, f"leaks were looked for: {outcome.detail}", cause)
+        elif (outcome.end, outcome.exit_code) != (End.EXITED, 0):
+            self._say(f"leaks cannot be looked for: {outcome.detail or outcome.text.strip()}")
+        for index, leaks in _by_case(read_leaks(outcome.output), cases).items():
+            what = f"{len(leaks)} leak{'s' if len(leaks) > 1 else ''}, {leaks[0]}"
+            if index < 0:
+                what += ", which was allocated before the first case of this machine"
+            console = "\n".join(line for leak in leaks for line in leak.lines)
+            # Somebody has to look at every leak: a case answers for what nobody else does.
+            case = cases[max(0, index)].case
+            self._blame(case, what, Cause.SPLAT, console=console, status=Status.FAIL)
+
+    def _blame(
+        self,
+        case: Case,
+        what: str,
+        cause: Cause,
+        *,
+        console: str = "",
+        status: Status = Status.ERROR,
+    ) -> None:
+        """Tell what a case did after it had its verdict."""
+        if self._aftermath:
+            result = could_not_boot(case, f"{AFTERMATH}: {what}", console)
+            self._aftermath(replace(result, status=status, cause=cause, start=time.time()))
+
+    def _say(self, text: str) -> None:
+        if self._notify:
+            self._notify(text)
 
     def close(self) -> None:
         """End the machine.  A second call does nothing."""
@@ -204,6 +275,7 @@ class Session:
         )
         if self._machine is not None:
             self._last = case
+            self._cases.append(_Ran(case, outcome.guest_start))
         return judge(case, outcome)
 
     def _case(self, program: Program, point: str, nodeid: str) -> Case:

@@ -75,6 +75,7 @@ class Outcome:
     console: tuple[ConsoleLine, ...] = ()  #: what the console said meanwhile
     start: float = 0.0  #: host wall clock (time.time)
     duration: float = 0.0  #: seconds, host clock
+    guest_start: float = 0.0  #: by the guest's clock, as in Chunk; 0 if unknown
     guest_seconds: float = 0.0  #: the command's own run time by the guest's clock; 0 if unknown
     limit: float = 0.0  #: seconds, the scaled limit that applied
     detail: str = ""  #: one line that names the cause, empty when EXITED

@@ -187,6 +187,7 @@ class Run:
             console=self._window.lines(),
             start=self._wall,
             duration=time.monotonic() - self._start,
+            guest_start=self._started,
             guest_seconds=self._guest_seconds,
             limit=self._limit,
             detail=detail,

@@ -64,6 +64,7 @@ class Lab:
         self.commands: list[Command] = []
         self.machines: list[Pretended] = []
         self.late: list[Result] = []
+        self.said: list[str] = []
         self.behave: Callable[[Pretended], Outcome] = lambda _: PASSED
         self.asked = 0
         self.session = Session(
@@ -74,6 +75,7 @@ class Lab:
             command=lambda nodeid: f"again {nodeid}",
             timeout_scale=2.0,
             aftermath=self.late.append,
+            notify=self.said.append,
         )
 
     def make(self, spec: MachineSpec) -> Pretended:
@@ -159,6 +161,77 @@ def test_death_after_a_plain_command_blames_no_case(lab: Lab) -> None:
     lab.session.run(Command(argv=("x",)))
     lab.session.close()
     assert lab.late == []
+
+
+def leaky(*owners: tuple[str, int]) -> Outcome:
+    """What the guest says of objects that tasks allocated in given jiffies, at 100 a second."""
+    output = [Chunk(10.0, b"jiffies 1000\n"), Chunk(15.0, b"jiffies 1500\n")]
+    for name, jiffies in owners:
+        text = f'unreferenced object 0x1 (size 64):\n  comm "{name}", pid 7, jiffies {jiffies}\n'
+        output.append(Chunk(16.0, text.encode()))
+    return Outcome(end=End.EXITED, exit_code=0, output=tuple(output))
+
+
+def run_cases(lab: Lab) -> None:
+    for name, start in (("first", 2.0), ("second", 4.0), ("third", 6.0)):
+        lab.behave = lambda _, start=start: replace(PASSED, guest_start=start)  # type: ignore[misc]
+        assert lab.case(name).status is Status.PASS
+
+
+def test_leaks_are_their_cases(lab: Lab) -> None:
+    run_cases(lab)
+    lab.behave = lambda _: leaky(("one", 410), ("two", 599), ("three", 700))
+    lab.session.find_leaks()
+    assert lab.commands[-1].argv == ("/init", "leaks")
+    assert [(r.nodeid, r.status, r.cause) for r in lab.late] == [
+        ("second", Status.FAIL, Cause.SPLAT),
+        ("third", Status.FAIL, Cause.SPLAT),
+    ]
+    second = lab.late[0]
+    assert second.message == (
+        'after the case had its verdict: 2 leaks, 64 bytes from an unknown place by "one" (pid 7)'
+    )
+    assert 'comm "two", pid 7' in second.console
+    assert second.reproducer == "again second"
+
+
+def test_leak_before_all_cases_is_said_to_be(lab: Lab) -> None:
+    run_cases(lab)
+    lab.behave = lambda _: leaky(("boot", 5))
+    lab.session.find_leaks()
+    (late,) = lab.late
+    assert late.nodeid == "first"
+    assert late.message.endswith("which was allocated before the first case of this machine")
+
+
+def test_no_leaks(lab: Lab) -> None:
+    lab.session.find_leaks()
+    assert lab.boots == 0
+    run_cases(lab)
+    lab.behave = lambda _: leaky()
+    lab.session.find_leaks()
+    assert (lab.late, lab.said, lab.boots) == ([], [], 1)
+
+
+def test_leaks_that_cannot_be_looked_for_are_spoken_of(lab: Lab) -> None:
+    run_cases(lab)
+    off = Chunk(1.0, b"kmemleak does not work: Operation not permitted\n")
+    lab.behave = lambda _: Outcome(end=End.EXITED, exit_code=3, output=(off,))
+    lab.session.find_leaks()
+    assert lab.late == []
+    assert lab.said == [
+        "leaks cannot be looked for: kmemleak does not work: Operation not permitted"
+    ]
+
+
+def test_death_while_leaks_are_looked_for(lab: Lab) -> None:
+    run_cases(lab)
+    lab.behave = lambda _: Outcome(end=End.PANIC, detail="kernel panic: kmemleak")
+    lab.session.find_leaks()
+    lab.session.close()
+    (late,) = lab.late
+    assert (late.nodeid, late.status, late.cause) == ("third", Status.ERROR, Cause.PANIC)
+    assert late.message.endswith("leaks were looked for: kernel panic: kmemleak")
 
 
 def test_interruption_blames_no_case_and_ends_the_machine(lab: Lab) -> None:

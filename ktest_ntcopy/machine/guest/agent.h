@@ -68,6 +68,9 @@ int parse_run(struct ktest_header *header, struct command *command);
 /* child.c: between fork and exec */
 noreturn void run_child(struct command *command, int output);
 
+/* leaks.c: a command of its own */
+int find_leaks(void);
+
 /* job.c: one command from start to end */
 void run(struct ktest_header *header);
 
