@@ -217,56 +217,41 @@ def _path(text: str) -> Path:
     return Path(_text(text)).expanduser().absolute()
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line, with help that suffices."""
-    top = argparse.ArgumentParser(
-        prog="ktest-ntcopy",
-        description="Carry, test and prove Linux kernel changes to the network send path.",
-        epilog="A cache under ~/.cache/ktest-ntcopy (or KTEST_CACHE) holds sources and builds. "
-        "To test a kernel of your own: pytest --kernel=PATH",
+def _takes_tree(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--tree", type=_path, required=True, help="kernel source tree")
+
+
+def _takes_version(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--linux", dest="version", default=DEFAULT_VERSION, help="version, default %(default)s"
     )
-    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(
-        name: str, action: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(action=action)
-        return sub
 
-    def takes_tree(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--tree", type=_path, required=True, help="kernel source tree")
-
-    def takes_version(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument(
-            "--linux", dest="version", default=DEFAULT_VERSION, help="version, default %(default)s"
-        )
-
-    run = command("run", _run, "fetch, patch, build and boot a kernel, run all tests, report")
-    takes_version(run)
+def _run_takes(run: argparse.ArgumentParser) -> None:
+    _takes_version(run)
     run.add_argument("--junitxml", type=_path, default=_path("reports/junit.xml"))
     run.add_argument("--workers", default="auto", help="virtual machines at once; 0: no xdist")
     run.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
 
-    takes_version(command("fetch", _fetch, "obtain source, apply the series, generate the tests"))
-    build = command("build", _build, "the same, then configure and compile; prints vmlinux")
-    takes_version(build)
+
+def _build_takes(build: argparse.ArgumentParser) -> None:
+    _takes_version(build)
     build.add_argument("--unpatched", action="store_true", help="without the series")
     build.add_argument(
         "--debug", action="store_true", help="with Kconfig.debug.fragment, in a folder of its own"
     )
-    takes_tree(command("apply", _apply, "apply the series to a tree and generate the tests"))
-    takes_tree(command("generate", _generate, "write the C kselftests into a tree"))
 
-    report = command("report", _report, "make reports from the journal of a run, even a killed one")
+
+def _report_takes(report: argparse.ArgumentParser) -> None:
     report.add_argument("journal", type=_path)
     report.add_argument("--junitxml", type=_path, help="write JUnit here")
 
-    docs = command("docs", _docs, "write what is generated from the feature data")
+
+def _docs_takes(docs: argparse.ArgumentParser) -> None:
     docs.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
 
-    look = command("check", _check, "say what a kernel file shows of the features, in a blink")
+
+def _check_takes(look: argparse.ArgumentParser) -> None:
     look.epilog = (
         "Exit status: 0 all is there, 1 something is missing, 2 something could not be told. "
         "Without --show and --against, everything that the features expect is looked for: "
@@ -299,43 +284,102 @@ def parser() -> argparse.ArgumentParser:
     )
     look.add_argument("--json", action="store_true", help="for scripts; see image/check.py")
 
-    check = command("check-series", _check_series, "hold the patch series to netdev's gates")
-    takes_version(check)
+
+def _check_series_takes(check: argparse.ArgumentParser) -> None:
+    _takes_version(check)
     check.add_argument("--bisect", action="store_true", help="build the kernel at every patch")
     check.add_argument("--cross", action="store_true", help="compile for arm64 and i386, too")
 
-    mutants = command("mutants", _mutants, "break the kernel in known ways; the tests must notice")
-    takes_version(mutants)
+
+def _mutants_takes(mutants: argparse.ArgumentParser) -> None:
+    _takes_version(mutants)
     only = mutants.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true", help="only name them")
     only.add_argument("--check", action="store_true", help="only see whether they still apply")
     mutants.add_argument("names", nargs="*", metavar="NAME", help="mutant or feature; all if none")
 
-    cost = command("cost", _cost, "count the instructions of a send on two kernels")
+
+def _cost_takes(cost: argparse.ArgumentParser) -> None:
     cost.add_argument("before", type=_path, help="vmlinux without the change")
     cost.add_argument("after", type=_path, help="vmlinux with it")
 
-    zerocopy = command(
-        "zerocopy-table",
-        _zerocopy_table,
-        "measure copy, zerocopy, and zerocopy with MSG_ZEROCOPY_UARG, beside what was published",
-    )
+
+def _zerocopy_table_takes(zerocopy: argparse.ArgumentParser) -> None:
     zerocopy.add_argument("kernel", type=_path, help="vmlinux with the series")
     zerocopy.add_argument("--tree", type=_path, help="source tree; default: the kernel's own")
     zerocopy.add_argument("--seconds", type=_count, default=1, help="of each run, default 1")
     zerocopy.add_argument("--repeat", type=_count, default=3, help="rounds, default 3")
 
-    fmt = command("format-series", _format_series, "write a series from commits")
-    takes_tree(fmt)
+
+def _format_series_takes(fmt: argparse.ArgumentParser) -> None:
+    _takes_tree(fmt)
     fmt.add_argument("name", help="series, e.g. 20-msg-ntcopy")
     fmt.add_argument("commits", help="commit range, e.g. v6.12..HEAD")
+
+
+_Action = Callable[[argparse.Namespace], int]
+_Takes = Callable[[argparse.ArgumentParser], None]
+_COMMANDS: tuple[tuple[str, _Action, _Takes, str], ...] = (
+    ("run", _run, _run_takes, "fetch, patch, build and boot a kernel, run all tests, report"),
+    ("fetch", _fetch, _takes_version, "obtain source, apply the series, generate the tests"),
+    ("build", _build, _build_takes, "the same, then configure and compile; prints vmlinux"),
+    ("apply", _apply, _takes_tree, "apply the series to a tree and generate the tests"),
+    ("generate", _generate, _takes_tree, "write the C kselftests into a tree"),
+    ("report", _report, _report_takes, "make reports from the journal of a run, even a killed one"),
+    ("docs", _docs, _docs_takes, "write what is generated from the feature data"),
+    ("check", _check, _check_takes, "say what a kernel file shows of the features, in a blink"),
+    ("check-series", _check_series, _check_series_takes, "hold the patch series to netdev's gates"),
+    ("mutants", _mutants, _mutants_takes, "break the kernel in known ways; the tests must notice"),
+    ("cost", _cost, _cost_takes, "count the instructions of a send on two kernels"),
+    (
+        "zerocopy-table",
+        _zerocopy_table,
+        _zerocopy_table_takes,
+        "measure copy, zerocopy, and zerocopy with MSG_ZEROCOPY_UARG, beside what was published",
+    ),
+    ("format-series", _format_series, _format_series_takes, "write a series from commits"),
+)
+
+
+def _help(prog: str) -> argparse.HelpFormatter:
+    """As wide as argparse makes it, but it imports three packers of files to find that out."""
+    try:
+        columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(1).columns
+    except (OSError, ValueError):
+        columns = 80
+    return argparse.HelpFormatter(prog, width=columns - 2)
+
+
+def parser(chosen: str = "") -> argparse.ArgumentParser:
+    """The command line, with help that suffices.
+
+    For ``chosen``, if it is a command, nothing is prepared that only others need: all of it
+    takes as long as some questions about a kernel.
+    """
+    top = argparse.ArgumentParser(
+        prog="ktest-ntcopy",
+        description="Carry, test and prove Linux kernel changes to the network send path.",
+        epilog="A cache under ~/.cache/ktest-ntcopy (or KTEST_CACHE) holds sources and builds. "
+        "To test a kernel of your own: pytest --kernel=PATH",
+        formatter_class=_help,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    known = chosen in (name for name, *_ in _COMMANDS)
+    for name, action, takes, text in _COMMANDS:
+        if known and name != chosen:
+            continue
+        sub = commands.add_parser(name, help=text, description=text, formatter_class=_help)
+        sub.set_defaults(action=action)
+        takes(sub)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point.  Errors that a person can act on are one line and exit status 2."""
     try:
-        args = parser().parse_args(argv)
+        given = sys.argv[1:] if argv is None else list(argv)
+        args = parser(given[0] if given else "").parse_args(given)
         action: Callable[[argparse.Namespace], int] = args.action
         status = action(args)
         if sys.stdout is not None:
