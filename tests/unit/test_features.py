@@ -23,6 +23,7 @@ from ktest_ntcopy.features.model import (
 )
 from ktest_ntcopy.paths import data_root
 from tests.unit.demo_feature import HEAD
+from tests.unit.hostile_files import refused
 
 GOOD = (
     HEAD
@@ -75,10 +76,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_feature(path)
-    text = str(caught.value)
-    assert "\n" not in text
+    text = refused(load_feature, path)
     assert text.startswith(f"{path}: ")
     return text.removeprefix(f"{path}: ")
 

@@ -16,7 +16,6 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.file import container
 from ktest_ntcopy.image.file.elf import Elf
 from ktest_ntcopy.image.file.kernel_file import open_kernel
@@ -25,6 +24,7 @@ from ktest_ntcopy.image.names.symbols import load_symbols
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
 from tests.unit.fake_kallsyms import Layout, symbols, tables
+from tests.unit.hostile_files import put, refused
 from tests.unit.packers import PACKERS, pack
 from tests.unit.test_image_kallsyms import KIMAGE, arm64_image
 
@@ -40,19 +40,8 @@ BY_TOOLS = {
 }
 
 
-def put(folder: Path, data: bytes, name: str = "vmlinuz") -> Path:
-    path = folder / name
-    path.write_bytes(data)
-    return path
-
-
 def refusal(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        Elf(path)
-    text = str(caught.value)
-    assert "\n" not in text
-    assert str(path) in text
-    return text
+    return refused(Elf, path)
 
 
 def kernel(*, names: int = 400) -> bytes:

@@ -21,14 +21,9 @@ from ktest_ntcopy.image.names.symbols import load_symbols, read_symbols
 from ktest_ntcopy.image.types.btf import read_btf
 from tests.unit import fake_kernel as fake
 from tests.unit.effort import cpu_below
+from tests.unit.hostile_files import put, refused
 
 DEBUG = bytes(range(256)) * 999
-
-
-def put(folder: Path, data: bytes, name: str = "vmlinux") -> Path:
-    path = folder / name
-    path.write_bytes(data)
-    return path
 
 
 def read_all(path: Path) -> None:
@@ -39,15 +34,10 @@ def read_all(path: Path) -> None:
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        read_all(path)
-    text = str(caught.value)
-    assert "\n" not in text
-    assert str(path) in text
-    return text
+    return refused(read_all, path)
 
 
-# What tools write
+# Symbols
 
 
 def test_prefixes_do_not_answer_for_the_function(tmp_path: Path) -> None:

@@ -26,22 +26,11 @@ from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.file.kernel_file import open_kernel
 from ktest_ntcopy.image.types.typeinfo import TypeInfoError
 from tests.unit import fake_kernel as fake
-
-
-def put(folder: Path, data: bytes, name: str = "vmlinux") -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
+from tests.unit.hostile_files import put, refused
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        open_kernel(path)
-    text = str(caught.value)
-    assert "\n" not in text
-    assert str(path) in text
-    return text
+    return refused(open_kernel, path)
 
 
 def test_vmlinux(tmp_path: Path) -> None:
