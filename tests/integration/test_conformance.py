@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.guest import Reports, guest_command, verdicts
 from ktest_ntcopy.machine.base import MachineSpec, Outcome
 from ktest_ntcopy.machine.qemu import QemuMachine
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.unit.spawned import run_pytest
 
 HOSTILE = """
 import os, signal, sys, time
@@ -48,17 +44,8 @@ def test_last():
 
 
 def test_suite_in_the_guest(kernel: Path, tmp_path: Path) -> None:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     words = ["conformance", f"--kernel={kernel}", f"--junitxml={tmp_path}/out.xml", "-rs", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = run_pytest("-p", "no:cacheprovider", *words, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     # The kernel is built with all that the suite looks at: nothing is skipped but what
     # the host's headers are too old for, or a kernel of an earlier series lacks.

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from conformance.features import feature
+from tests.unit.spawned import run_pytest
 
 from .broken_kernel import Break, Image
 from .test_combine_mutants import MUTANTS as COMBINE
 from .test_nocache_mutants import MUTANTS as NOCACHE
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The feature file names the function that tells the caller.
 UARG_REPORT = next(e.name for e in feature("msg_zerocopy_uarg").expectations if e.marker)
 RETURN = bytes.fromhex("c3")
@@ -92,18 +89,9 @@ def test_a_broken_kernel_fails_its_tests_and_no_others(
     name: str, broken: Callable[[Break], Path], tmp_path: Path
 ) -> None:
     mutant = MUTANTS[name]
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     words = ["conformance", f"--kernel={broken(mutant.change)}", "-k", mutant.select]
     words += [f"--ktest-journal={tmp_path}/journal.ndjson", "--tb=no", "-v", "-p", "no:xdist"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_pytest("-p", "no:cacheprovider", *words, timeout=600)
     print(done.stdout)  # for whoever wants to know why a test did not do what it should
     verdicts = re.findall(r"^conformance/\S+::(\S+) (PASSED|FAILED|ERROR)", done.stdout, re.M)
     failed = {test for test, verdict in verdicts if verdict != "PASSED"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +16,9 @@ import pytest
 from ktest_ntcopy.features.model import load_features
 from ktest_ntcopy.results.journal import read_journal
 from ktest_ntcopy.results.model import Status
+from tests.unit.spawned import ROOT, run_pytest
 from tests.unit.whole_kernel import whole
 
-ROOT = Path(__file__).resolve().parents[2]
 FEATURE = next(f for f in load_features() if f.name == "msg_ntcopy")
 POINTS = FEATURE.programs[0].points()
 A, B, C, D, E, F = POINTS[:6]
@@ -77,14 +75,7 @@ class Lab:
         if not apart and not within and not any(a.startswith("-n") for a in args):
             result = self._pytester.runpytest_inprocess(*words)
             return Done(int(result.ret), result.stdout.str(), result.stderr.str(), self.folder)
-        done = subprocess.run(
-            [*within, sys.executable, "-m", "pytest", *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run_pytest(*words, cwd=self.folder, within=within)
         return Done(done.returncode, done.stdout, done.stderr, self.folder)
 
     def ids(self, *args: str, **more: Any) -> list[str]:

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,8 +18,8 @@ from conformance.guest import LOSSES, Reports, blamed, listen, tidy, verdicts
 from ktest_ntcopy.errors import BootError
 from ktest_ntcopy.machine.base import Chunk, ConsoleLine, End, Outcome
 from tests.unit import fake_kernel
+from tests.unit.spawned import run_pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 A, B, C, D = ("conformance/test_x.py::test_" + n for n in "abcd")
 
 
@@ -247,20 +244,11 @@ def pytest_ktest_build_programs():
 def test_reports_of_the_guest_become_ours(tmp_path: Path, more: list[str]) -> None:
     (tmp_path / "here_machine.py").write_text(HERE_MACHINE)
     (tmp_path / "vmlinux").write_bytes(fake_kernel.with_feature())
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    env |= {"PYTHONPATH": str(tmp_path), "HERE_LOG": str(tmp_path / "log")}
+    env = {"PYTHONPATH": str(tmp_path), "HERE_LOG": str(tmp_path / "log")}
     words = ["-p", "here_machine", "-p", "no:cacheprovider", f"--kernel={tmp_path}/vmlinux"]
     chosen = "(payload_arrives and unix_dgram) or (tls and tcp4)"
     words += [f"--junitxml={tmp_path}/out.xml", "-k", chosen, "conformance", "-rs"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, *more],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_pytest(*words, *more, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d passed", done.stdout)
     # One guest for all processes of the run, and no C programs for it.

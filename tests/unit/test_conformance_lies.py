@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.test_msg_ntcopy import FLAG
+from tests.unit.spawned import run_pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Lie -> a test that must notice it, and one that must not be disturbed by it.
 LIES = {
     "refuse": ("test_socket_without_a_peer", "none: all of them send with the flag"),
@@ -63,18 +61,9 @@ OTHER_LIES = {
 
 def run(liar: Path, lie: str, select: str = "unix") -> tuple[set[str], int]:
     """Tests that failed, and how many passed; AF_UNIX alone by default, for speed."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    env |= {"LD_PRELOAD": str(liar), "LIE": lie, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    env = {"LD_PRELOAD": str(liar), "LIE": lie, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     words = ["-q", "-p", "no:cacheprovider", "-k", select, "--tb=no", "-rf", "conformance"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_pytest(*words, env=env)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     passed = re.search(r"(\d+) passed", done.stdout)
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))

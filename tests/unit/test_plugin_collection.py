@@ -10,9 +10,10 @@ import pytest
 
 from ktest_ntcopy.results.model import Status
 from tests.unit import fake_kernel as fake
-from tests.unit.plugin_lab import FEATURE, FILE, POINTS, ROOT, A, B, C, Lab, node
+from tests.unit.plugin_lab import FEATURE, FILE, POINTS, A, B, C, Lab, node
 from tests.unit.plugin_lab import lab as lab  # a fixture
 from tests.unit.plugin_lab import way as way  # a fixture
+from tests.unit.spawned import ROOT
 
 pytest_plugins = ["pytester"]
 
