@@ -8,13 +8,16 @@ REPORTS := reports
 KERNEL = $(shell $(PYTHON) -m ktest_ntcopy build)
 UNPATCHED = $(shell $(PYTHON) -m ktest_ntcopy build --unpatched)
 
-.PHONY: help run test setup setup-run lint unit integration series bench table mutants docs clean
+.PHONY: help run test setup setup-run lint unit integration series debug bench table mutants docs
+.PHONY: clean
 
 help:
 	@echo 'make run      everything from nothing to $(REPORTS)/junit.xml: kernel source, series,'
 	@echo '              C tests, build, boot, results'
 	@echo 'make test     lint, unit tests, the series held to its gates, tests that boot'
 	@echo 'make unit     tests without a virtual machine'
+	@echo 'make debug    the same as run on a kernel that watches itself (KASAN, lockdep, kmemleak,'
+	@echo '              failures on demand), and what finds its leaks'
 	@echo 'make bench    figures, each paired with its baseline'
 	@echo 'make table    copy, zerocopy and MSG_ZEROCOPY_UARG beside the published figures'
 	@echo 'make mutants  kernels with one thing broken, and the test that notices each'
@@ -48,6 +51,10 @@ series:
 
 integration:
 	KTEST_KERNEL='$(KERNEL)' KTEST_KERNEL_UNPATCHED='$(UNPATCHED)' $(PYTHON) -m pytest -q -n auto tests/integration
+
+debug: setup
+	@$(PYTHON) -m ktest_ntcopy run --debug --junitxml $(REPORTS)/debug.xml
+	KTEST_KERNEL_DEBUG="$$($(PYTHON) -m ktest_ntcopy build --debug)" $(PYTHON) -m pytest -q tests/integration/test_debug_kernel.py
 
 bench: setup
 	@$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[bench]'

@@ -17,6 +17,7 @@ from ktest_ntcopy import __version__
 from ktest_ntcopy.errors import USAGE, BuildError, KtestError
 
 DEFAULT_VERSION = "6.12"
+_DEBUG_MEMORY = 1024  # MiB of a guest whose kernel shadows its memory, as KASAN does
 _PIPE = 128 + 13  # exit status of what SIGPIPE has ended, as shells say it
 
 
@@ -98,7 +99,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    tree, vmlinux = prepare(args.version)
+    tree, vmlinux = prepare(args.version, debug=args.debug)
     args.junitxml.parent.mkdir(parents=True, exist_ok=True)
     workers = ["-n", args.workers] if args.workers != "0" else []
     argv = [
@@ -110,6 +111,8 @@ def _run(args: argparse.Namespace) -> int:
         "--ktest-table",
         *workers,
     ]
+    if args.debug:
+        argv.append(f"--ktest-memory={_DEBUG_MEMORY}")
     argv += [f"--junitxml={args.junitxml}", *args.pytest]
     _say(f"running: python {' '.join(argv)}")
     os.execv(sys.executable, [sys.executable, *argv])  # pytest's exit status becomes ours
@@ -227,9 +230,16 @@ def _takes_version(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def _takes_debug(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--debug", action="store_true", help="with Kconfig.debug.fragment, in a folder of its own"
+    )
+
+
 def _run_takes(run: argparse.ArgumentParser) -> None:
     _takes_version(run)
     run.add_argument("--junitxml", type=_path, default=_path("reports/junit.xml"))
+    _takes_debug(run)
     run.add_argument("--workers", default="auto", help="virtual machines at once; 0: no xdist")
     run.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
 
@@ -237,9 +247,7 @@ def _run_takes(run: argparse.ArgumentParser) -> None:
 def _build_takes(build: argparse.ArgumentParser) -> None:
     _takes_version(build)
     build.add_argument("--unpatched", action="store_true", help="without the series")
-    build.add_argument(
-        "--debug", action="store_true", help="with Kconfig.debug.fragment, in a folder of its own"
-    )
+    _takes_debug(build)
 
 
 def _report_takes(report: argparse.ArgumentParser) -> None:

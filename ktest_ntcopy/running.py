@@ -76,6 +76,10 @@ def resolve_argument(arg: str, here: Path, known: Mapping[str, Path]) -> str:
     return f"{file}{separator}{rest}"
 
 
+_BOOT = 60.0  # seconds for a boot at reference speed
+_BOOT_WATCHED = 240.0  # the same of a kernel that checks its own memory or locks
+_WATCHERS = ("CONFIG_KASAN", "CONFIG_KCSAN", "CONFIG_KMSAN", "CONFIG_PROVE_LOCKING")
+
 #: What CI systems send, and what a closing terminal does.
 _TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -106,11 +110,12 @@ class Running(Judging):
         self.controls = not self._input
         self.programs = Programs(config, self._input.get("ktest_programs"))
         self.book = Book(self.options, self.naming, worker=self.worker, controls=self.controls)
+        watched = self._has(*_WATCHERS)
         spec = MachineSpec(
             kernel=self.options.kernel.path,
             cpus=self.options.cpus,
             memory_mib=self.options.memory_mib,
-            timeout=60.0 * self.options.timeout_scale,
+            timeout=self.options.timeout_scale * (_BOOT_WATCHED if watched else _BOOT),
         )
         self.session = Session(
             spec=spec,
@@ -292,7 +297,7 @@ class Running(Judging):
             self._waiting.stop()
         if report.when == "teardown":
             self._left.discard(report.nodeid)
-            if self._prepared and not self._left and self._has_kmemleak():
+            if self._prepared and not self._left and self._has("CONFIG_DEBUG_KMEMLEAK"):
                 self._waiting = Waiting(self.config, "the kernel is asked for leaks")
         if node := getattr(report, "node", None):  # set by xdist's controller
             if str(report.when) == "???":
@@ -327,9 +332,10 @@ class Running(Judging):
         self.programs.close()
         self.book.close()
 
-    def _has_kmemleak(self) -> bool:
+    def _has(self, *options: str) -> bool:
+        """True if the kernel is known to have one of the options built in."""
         config = self.options.kernel.config
-        return config is not None and config["CONFIG_DEBUG_KMEMLEAK"] == "y"
+        return config is not None and any(config[name] == "y" for name in options)
 
     def _void(self) -> list[Expectation]:
         return [e for f in load_features() for e in f.expectations if void(self.image, e)]
