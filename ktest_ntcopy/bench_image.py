@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,7 +77,15 @@ with open(report, "w") as file:
 """
 
 
-def measure(argv: Sequence[str]) -> Run:
+def as_installed(folder: Path) -> dict[str, str]:
+    """The environment of readers: Python finds its modules compiled, as where it may keep
+    them so.  ``folder`` keeps them."""
+    slow = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+    kept = {name: value for name, value in os.environ.items() if name not in slow}
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder)}
+
+
+def measure(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Run:
     """Run a reader to its end, or to its bounds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -89,6 +97,7 @@ def measure(argv: Sequence[str]) -> Run:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                env=env,
             )
             try:
                 meter.wait(_PATIENCE)
@@ -118,12 +127,14 @@ def measure(argv: Sequence[str]) -> Run:
     return Run(cpu=cpu, wall=wall, peak=peak, inside=inside, answer=text, problem=problem)
 
 
-def take_turns(readers: Sequence[Reader], rounds: int) -> None:
+def take_turns(
+    readers: Sequence[Reader], rounds: int, env: Mapping[str, str] | None = None
+) -> None:
     """Measure all, one after the other, again and again."""
     for number in range(rounds):
         for reader in readers:
             if number == 0 or not (reader.once or reader.runs[-1].problem):
-                reader.runs.append(measure(reader.argv))
+                reader.runs.append(measure(reader.argv, env))
 
 
 def table(title: str, readers: Sequence[Reader], *, words: int = 40) -> str:
@@ -266,5 +277,5 @@ def run(vmlinux: Path, rounds: int, say: Callable[[str], None]) -> None:
             pass
     with tempfile.TemporaryDirectory() as name:
         for title, readers in questions(vmlinux, subjects(vmlinux), Path(name)).items():
-            take_turns(readers, rounds)
+            take_turns(readers, rounds, as_installed(Path(name) / "compiled"))
             say(table(title, readers) + "\n")

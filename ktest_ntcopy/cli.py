@@ -136,6 +136,10 @@ def _docs(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    import gc
+
+    # Hardly anything here is a cycle, but the many small objects would be looked through.
+    gc.set_threshold(100_000)
     from ktest_ntcopy.image.check_command import run
 
     return run(
@@ -392,6 +396,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = action(args)
         if sys.stdout is not None:
             sys.stdout.flush()
+        if argv is None and action is _check:
+            # All that it holds is memory and files that it only reads, and to take that apart
+            # piece by piece is a tenth of its time.
+            os._exit(status)
         return status
     except KtestError as err:
         return _complain(str(err))

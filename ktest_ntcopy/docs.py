@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.model import Feature, debug_kconfig, kconfig, load_features
+from ktest_ntcopy.features.traces import TRACES, render_traces
 from ktest_ntcopy.kernel.kconfig import render
 from ktest_ntcopy.paths import data_root
 
@@ -88,6 +89,7 @@ def rendered() -> dict[Path, str]:
         data_root() / "Kconfig.fragment": render(kconfig()),
         data_root() / "Kconfig.debug.fragment": render(debug_kconfig(), debug=True),
         readme: text,
+        TRACES: render_traces(features),
     }
 
 

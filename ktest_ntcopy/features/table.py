@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -137,6 +136,8 @@ class Table:
 
 def read_table(path: Path) -> tuple[Table, str]:
     """A TOML file and its text.  Raises ConfigError naming the file and the fault."""
+    import tomllib  # takes a while to import, and the quick way to the traces does without
+
     try:
         text = path.read_text(encoding="utf-8")
         return Table(tomllib.loads(text), str(path)), text

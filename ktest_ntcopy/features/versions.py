@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from ktest_ntcopy.record import record
 
 Version = tuple[int, int]  #: major, minor
 
@@ -21,7 +22,7 @@ def parse_version(text: str) -> Version:
     return int(found[1]), int(found[2])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Versions:
     """All versions from ``low`` up to, but without, ``high``.  True unless it is all there are."""
 

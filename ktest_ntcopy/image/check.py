@@ -23,14 +23,14 @@ Within a version, keys are only added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ktest_ntcopy.image.expectations import Finding, Found, check
+from ktest_ntcopy.image.expectations import Finding, Found, check, prepare, void
 from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import Verdict, verdict
 from ktest_ntcopy.image.screen import safe_line
+from ktest_ntcopy.record import record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.features.model import Feature
@@ -48,7 +48,7 @@ _COLOURS = {
 _VERDICTS = {Verdict.PRESENT: "32", Verdict.NOT_APPLICABLE: "2", Verdict.UNKNOWN: "33"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FeatureReport:
     """All that is expected of one feature, and what was found."""
 
@@ -61,7 +61,7 @@ class FeatureReport:
         return verdict(self.findings)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Report:
     """One kernel, all features that were asked for."""
 
@@ -79,6 +79,8 @@ class Report:
 
 def examine(image: Image, features: Iterable[Feature | Traces]) -> Report:
     """Hold everything against a kernel.  Raises ConfigError for a damaged file."""
+    features = tuple(features)
+    prepare(image, (e for f in features for e in f.expectations if not void(image, e)))
     return Report(
         kernel=image.kernel,
         features=tuple(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -49,7 +48,11 @@ def run(
             check.to_json(report) if as_json else check.to_text(report, colour=colour, brief=brief)
         )
         status = report.status
-    say(answer if isinstance(answer, str) else json.dumps(answer, indent=1))
+    if not isinstance(answer, str):
+        import json
+
+        answer = json.dumps(answer, indent=1)
+    say(answer)
     return status
 
 

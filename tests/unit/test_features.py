@@ -181,7 +181,7 @@ def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:
         )
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ktest_ntcopy.features.table.tomllib.loads", lambda _: tree)
+        patch.setattr("tomllib.loads", lambda _: tree)
         with contextlib.suppress(ConfigError):
             load_feature(Path(__file__))
 

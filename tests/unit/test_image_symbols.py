@@ -77,7 +77,9 @@ def test_strings_that_no_linker_writes(text: bytes) -> None:
 
 
 @given(
-    parts=st.lists(st.sampled_from(["a", "b.c", "a.cold", "x.a.cold", "b", ""]), max_size=6),
+    parts=st.lists(
+        st.sampled_from(["a", "b.c", "a.cold", "x.a.cold", "b", "__pfx_a", ""]), max_size=6
+    ),
     rows=st.lists(
         st.tuples(st.integers(0, 40), st.sampled_from([FUNC, FILE, 0x01]), st.integers(0, 300)),
         max_size=8,
@@ -94,6 +96,25 @@ def test_lookups_agree_with_the_list(parts: list[str], rows: list[Row], end: byt
         hits = [s.name for s in found.find(name)]
         assert hits[: len(exact)] == exact
         assert set(hits[len(exact) :]) == copies
+
+
+@given(
+    parts=st.lists(st.sampled_from(["a", "__pfx_a", "a.cold", "__pfx_b", "xb", ""]), max_size=6),
+    rows=st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from([FUNC, FILE]), st.integers(0, 2)), max_size=8
+    ),
+    asked=st.lists(st.sampled_from(["a", "b", "fx_a", "xb", "none", ""]), max_size=6),
+)
+def test_preparing_changes_no_answer(parts: list[str], rows: list[Row], asked: list[str]) -> None:
+    text = "\0".join(["", *parts]).encode() + b"\0"
+    prepared, plain = table(text, rows), table(text, rows)
+    prepared.prepare(asked[:3])
+    prepared.prepare(asked[3:])
+    for name in ("a", "b", "fx_a", "xb", "__pfx_a", "__pfx_b", "a.cold", "none", ""):
+        assert prepared.get(name) == plain.get(name)
+        assert prepared.find(name) == plain.find(name)
+        assert prepared.twins(name) == plain.twins(name)
+    assert list(prepared.names()) == list(plain.names())
 
 
 @pytest.mark.parametrize("text", [b"\0__do_copy.cold\0plain\0", b"\0do_copy.cold\0x\0x\0plain\0"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from itertools import compress
+from itertools import compress, count
 
 from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable
 
@@ -28,21 +28,17 @@ class Functions:
         return self.symbols.infos.translate(_CODE_TYPES)
 
     @cached_property
-    def _rows(self) -> list[int]:
-        return list(compress(range(len(self._mask)), self._mask))
-
-    @cached_property
     def _last(self) -> dict[int, int]:
         """The last row of each address."""
         addresses = compress(self.symbols.addresses, self._mask)
-        return dict(zip(addresses, self._rows, strict=True))
+        return dict(zip(addresses, compress(count(), self._mask), strict=True))
 
     @cached_property
     def _aliases(self) -> dict[int, list[int]]:
         """The other rows of those addresses that have several."""
         found: dict[int, list[int]] = {}
         addresses = self.symbols.addresses
-        for row in set(self._rows).difference(self._last.values()):
+        for row in set(compress(count(), self._mask)).difference(self._last.values()):
             found.setdefault(addresses[row], []).append(row)
         return found
 
@@ -54,13 +50,16 @@ class Functions:
         """The function that begins at an address; of several names the most telling."""
         found = self._best.get(address)
         if found is None:
-            last = self._last.get(address)
-            if last is None:
+            rows = self._rows_at(address)
+            if not rows:
                 return None
-            rows = sorted((last, *self._aliases.get(address, ())))
             found = max((self.symbols.row(row) for row in rows), key=_telling)
             self._best[address] = found
         return found if found.name else None
+
+    def _rows_at(self, address: int) -> list[int]:
+        last = self._last.get(address)
+        return [] if last is None else sorted((last, *self._aliases.get(address, ())))
 
     def around(self, address: int) -> Symbol | None:
         """The function whose code includes an address."""

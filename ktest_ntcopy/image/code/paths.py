@@ -7,8 +7,8 @@ Functions are decoded one at a time, when a question needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from ktest_ntcopy.image.code import arm64, large, x86
 from ktest_ntcopy.image.code.alternatives import Alternatives, read_alternatives
@@ -18,6 +18,7 @@ from ktest_ntcopy.image.code.transfer import Kind, Transfer
 from ktest_ntcopy.image.file.elf import Elf
 from ktest_ntcopy.image.names.nearest import nearest
 from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable, stem
+from ktest_ntcopy.record import field, record
 
 _CODE_LIMIT = 128 << 10  # bytes decoded of one function; real ones stay far below
 _TOTAL_LIMIT = 1 << 20  # bytes decoded for one question: a third of a second
@@ -38,8 +39,7 @@ _NOISE = (
 )
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One place where code leaves its function or takes an address."""
 
     at: int  #: address of the instruction
@@ -49,7 +49,7 @@ class Call:
     via: str = ""  #: what lies between: "static call", "alternative", or a pointer's name
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CodePath:
     """Answer to whether ``source`` reaches ``target``."""
 
@@ -59,7 +59,7 @@ class CodePath:
     detail: str  #: one line: the chain with addresses, or where and why it breaks
     steps: tuple[tuple[str, Call], ...] = ()  #: each function of the chain and its call
     complete: bool = True  #: False if the search gave up at its limit: no proof of absence
-    look: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
+    look: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False)
 
     @property
     def nearest(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class CodePaths:
         found = {call for entry in entries for call in self._calls(entry)}
         data = Initialised(self._elf, self._functions.symbols)
         named = (
-            replace(c, target=None, via=data.name_at(c.target))
+            c._replace(target=None, via=data.name_at(c.target))
             if c.kind == "indirect" and c.target
             else c
             for c in found

@@ -7,11 +7,14 @@ Libraries are imported where they are used: most kernels are not packed.
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import bz2
+    import lzma
 
 _PIECE = 1 << 18  # bytes read at a time
 _OUT = 1 << 20  # bytes that a packer may give at a time
@@ -53,6 +56,8 @@ def pieces(packer: str, read: Read, size: int) -> Iterator[bytes]:
 
     Raises UnpackError for damage, after the pieces that came before it.
     """
+    import lzma
+
     try:
         yield from _PACKERS[packer](read, size)
     except (zlib.error, lzma.LZMAError, struct.error, LookupError) as err:
@@ -113,14 +118,20 @@ def _stream(unpacker: bz2.BZ2Decompressor | lzma.LZMADecompressor) -> _Packer:
 
 
 def _bzip2(read: Read, size: int) -> Iterator[bytes]:
+    import bz2
+
     yield from _stream(bz2.BZ2Decompressor())(read, size)
 
 
 def _xz(read: Read, size: int) -> Iterator[bytes]:
+    import lzma
+
     yield from _stream(lzma.LZMADecompressor(lzma.FORMAT_XZ, _LZMA_MEMORY))(read, size)
 
 
 def _lzma(read: Read, size: int) -> Iterator[bytes]:
+    import lzma
+
     yield from _stream(lzma.LZMADecompressor(lzma.FORMAT_ALONE, _LZMA_MEMORY))(read, size)
 
 

@@ -9,20 +9,20 @@ symbols come from its own table.
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, compress
-from operator import add
+from itertools import compress, count
 from pathlib import Path
+from typing import NamedTuple
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.file.elf import Elf, Section
 from ktest_ntcopy.image.names.nearest import nearest
+from ktest_ntcopy.image.names.strings import StringTable
+from ktest_ntcopy.image.names.strings import stem as stem
 
 _TYPES = {0: "notype", 1: "object", 2: "func", 3: "section", 4: "file", 5: "common", 6: "tls"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
@@ -30,25 +30,11 @@ _SKIPPED = (3, 4)  # section and file symbols name no code and no data
 _KEPT = bytes((info & 15) not in _SKIPPED for info in range(256))
 _DEFINED = bytes((0, *[1] * 255))  # a section's number is not 0
 
-# What compilers append to a function they copied, split or moved.  Kernel
-# authors use dots in no symbol of their own that matters here.
-_SUFFIX = re.compile(
-    r"(?:\.(?:constprop|isra|part|cold|lto_priv|clone|localalias|warm|specialized|cfi|cfi_jt)"
-    r"(?:\.\d+)*|\.(?:llvm|__uniq|content)\.[0-9a-f]+)+$"
-)
-
-
-def stem(name: str) -> str:
-    """The name as the author wrote it: without ``.isra.0``, ``.constprop.1``, ``.cold``…"""
-    return _SUFFIX.sub("", name) if "." in name else name
-
-
 _NAME_LIMIT = 1024  # characters; the kernel's own table has at most 512
 _TABLE_LIMIT = 64 << 20  # bytes; an allyesconfig has 1.2 million symbols in 29 MB
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """One entry of the symbol table."""
 
     name: str
@@ -83,18 +69,15 @@ class SymbolTable(Mapping[str, Symbol]):
         self._pick = pick
         self._raw = raw[: len(raw) // self._layout.size * self._layout.size]
         self._bits, self._order = bits, order
-        # Latin-1 maps every byte to one character, so offsets into the text are offsets
-        # into the table and slicing text is quicker than decoding each name.
-        self._text = strings.decode("latin-1")
-        if self._text[-1:] != "\0":
-            self._text += "\0"
+        self._strings = StringTable(strings, len(self._raw) // self._layout.size)
+        self._prepared: dict[int, list[int]] = {}  #: rows of some names, by where they begin
 
     @cached_property
     def _index(self) -> dict[str, int]:
         """The first row of each name, in the table's order: dear, for listing names."""
         name_at, info_at, section_at = self._pick[:3]
         index: dict[str, int] = {}
-        text = self._text
+        text = self._strings.text
         find = text.find
         limit = len(text)
         for number, entry in enumerate(self._layout.iter_unpack(self._raw)):
@@ -122,34 +105,8 @@ class SymbolTable(Mapping[str, Symbol]):
         )
 
     @cached_property
-    def _parts(self) -> list[str]:
-        """What linkers wrote of names: each once, and none that another one ends with.
-
-        Empty if the table is not like that.
-        """
-        if self._text.count("\0") > 2 * len(self.infos) + 2:
-            return []
-        return self._text.split("\0")
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """The number of each part; empty if a part is there twice."""
-        found = dict(zip(self._parts, range(len(self._parts)), strict=True))
-        return found if len(found) + 1 == len(self._parts) else {}
-
-    @cached_property
-    def _before(self) -> list[int]:
-        """Characters before each part, without those that separate parts."""
-        return list(accumulate(map(len, self._parts), initial=0))
-
-    @cached_property
-    def _dotted(self) -> str:
-        """All parts that may be what compilers made of a function."""
-        return "\0".join(["", *[part for part in self._parts if "." in part], ""])
-
-    @cached_property
-    def _live(self) -> tuple[list[int], list[int]]:
-        """Where names begin, and their rows: only those of symbols defined here."""
+    def _live(self) -> bytes:
+        """A 1 for each row of a symbol that is defined here, else 0."""
         wide = self._layout.size == 24
         step = self._layout.size
         low, high = (self._raw[at::step] for at in ((6, 7) if wide else (14, 15)))
@@ -158,34 +115,53 @@ class SymbolTable(Mapping[str, Symbol]):
         both = int.from_bytes(defined, "little") & int.from_bytes(
             self.infos.translate(_KEPT), "little"
         )
-        mask = both.to_bytes(len(low), "little")
-        return list(compress(self._starts, mask)), list(compress(range(len(mask)), mask))
+        return both.to_bytes(len(low), "little")
+
+    def _rows(self, starts: Iterable[int]) -> dict[int, list[int]]:
+        """The rows of each name that begins at one of these places, in one pass."""
+        found: dict[int, list[int]] = {start: [] for start in starts}
+        every, live = self._starts, self._live
+        for row in compress(count(), map(found.__contains__, every)):
+            if live[row]:
+                found[every[row]].append(row)
+        return found
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Look these names up together, which takes less than one by one.  No answer changes."""
+        if self._strings.sane:
+            self._prepared.update(self._rows(self._strings.prepare(names)))
 
     @cached_property
-    def _firsts(self) -> dict[int, int]:
-        """The first row of each name, by where the name begins."""
-        starts, rows = self._live
-        return dict(zip(reversed(starts), reversed(rows), strict=True))
+    def _lasts(self) -> dict[int, int]:
+        """The last row of each name, by where the name begins."""
+        live = self._live
+        return dict(zip(compress(self._starts, live), compress(count(), live), strict=True))
+
+    @cached_property
+    def _others(self) -> dict[int, list[int]]:
+        """The rows of each name before its last one, of names that have several."""
+        found: dict[int, list[int]] = {}
+        for row in sorted(set(compress(count(), self._live)).difference(self._lasts.values())):
+            found.setdefault(self._starts[row], []).append(row)
+        return found
+
+    def _rows_at(self, start: int) -> list[int]:
+        """All rows of the name that begins at a place in the text."""
+        if (rows := self._prepared.get(start)) is not None:
+            return rows
+        last = self._lasts.get(start)
+        return [] if last is None else [*self._others.get(start, ()), last]
 
     def _row(self, name: str) -> int | None:
         """The first row of a name."""
-        if not self._numbers:
+        if not self._strings.sane:
             return self._index.get(name)
         if not name or "\0" in name or len(name) >= _NAME_LIMIT:
             return None
-        number = self._numbers.get(name)
-        if number is not None:
-            row = self._firsts.get(self._before[number] + number)
-            if row is not None:
-                return row
-        # Linkers let a name begin in the middle of one that ends like it.
-        rows: list[int] = []
-        at = self._text.find(name + "\0")
-        while at >= 0:
-            if (row := self._firsts.get(at)) is not None:
-                rows.append(row)
-            at = self._text.find(name + "\0", at + 1)
-        return min(rows, default=None)
+        if (at := self._strings.begin(name)) is not None and (rows := self._rows_at(at)):
+            return rows[0]
+        places = self._strings.places(name)
+        return min((row for at in places for row in self._rows_at(at)), default=None)
 
     def __getitem__(self, name: str) -> Symbol:
         row = self._row(name)
@@ -201,7 +177,7 @@ class SymbolTable(Mapping[str, Symbol]):
 
     def __bool__(self) -> bool:
         """True unless no row names anything: quicker than counting names."""
-        return bool(self._live[1])
+        return 1 in self._live
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._row(name) is not None
@@ -233,17 +209,7 @@ class SymbolTable(Mapping[str, Symbol]):
         if number is None:
             return ()
         # Linkers keep one copy of a string, so twins have their name at the same place.
-        starts, last = self._starts, self._last_rows
-        end = last[starts[number]]
-        if end == number:
-            return (self._symbol(name, number),)
-        rows = [n for n in range(number, end + 1) if starts[n] == starts[number]]
-        return tuple(self._symbol(name, n) for n in rows)
-
-    @cached_property
-    def _last_rows(self) -> dict[int, int]:
-        """The last row of each name, by where the name begins."""
-        return dict(zip(*self._live, strict=True))
+        return tuple(self._symbol(name, n) for n in self._rows_at(self._starts[number]))
 
     @cached_property
     def _starts(self) -> array[int]:
@@ -258,8 +224,7 @@ class SymbolTable(Mapping[str, Symbol]):
     def row(self, number: int) -> Symbol:
         """The symbol in one row of the table; its name is empty if it has none."""
         start = self._layout.unpack_from(self._raw, number * self._layout.size)[0]
-        end = self._text.find("\0", start)
-        return self._symbol(self._text[start : end if end >= 0 else None], number)
+        return self._symbol(self._strings.at(start), number)
 
     @cached_property
     def _stems(self) -> dict[str, list[str]]:
@@ -271,17 +236,10 @@ class SymbolTable(Mapping[str, Symbol]):
 
     def _copies(self, name: str) -> list[str]:
         """What the compiler made of a function, by row."""
-        if not self._numbers:
+        if not self._strings.sane:
             return self._stems.get(name, [])
-        found: dict[str, int] = {}
-        text, begin = self._dotted, name + "."
-        at = text.find(begin)
-        while at >= 0:
-            end = text.find("\0", at)
-            copy = text[at:end]
-            if stem(copy) == name and (row := self._row(copy)) is not None:
-                found[copy] = row
-            at = text.find(begin, at + 1)
+        rows = {copy: self._row(copy) for copy in self._strings.copies(name)}
+        found = {copy: row for copy, row in rows.items() if row is not None}
         return sorted(found, key=found.__getitem__)
 
     def find(self, name: str) -> tuple[Symbol, ...]:
@@ -296,17 +254,17 @@ class SymbolTable(Mapping[str, Symbol]):
 
     @cached_property
     def _authors_names(self) -> tuple[str, ...]:
-        names: Iterable[str] = self._index if not self._numbers else self._fresh_names()
+        names: Iterable[str] = self._fresh_names() if self._strings.sane else self._index
         return tuple(dict.fromkeys(stem(name) if "." in name else name for name in names))
 
     def _fresh_names(self) -> Iterator[str]:
         """Every name, quicker than counting them."""
-        begins = map(add, self._before, range(len(self._parts)))
-        own = dict(zip(begins, self._parts, strict=False))
-        for start in self._firsts:
+        own = self._strings.parts_by_begin()
+        # Where several names are as near, the last one of the table is shown first.
+        for start in dict.fromkeys(reversed([*compress(self._starts, self._live)])):
             name = own.get(start)
             if name is None:
-                name = self._text[start : self._text.find("\0", start)]
+                name = self._strings.at(start)
             if 0 < len(name) < _NAME_LIMIT:
                 yield name
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ktest_ntcopy.image.types.btf_data import (
     COMPOUND,
@@ -24,8 +24,7 @@ _TAG = {Kind.STRUCT: "struct", Kind.UNION: "union", Kind.ENUM: "enum", Kind.ENUM
 _SIZED = (Kind.INT, Kind.FLOAT, Kind.DATASEC, *ENUMS, *COMPOUND)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A member as its own struct has it."""
 
     name: str

@@ -8,8 +8,9 @@ has it; DWARF (:mod:`ktest_ntcopy.image.types.dwarf`) takes seconds per answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from ktest_ntcopy.record import record
 
 #: What names can be listed of: structs and unions, enumerators, functions, typedefs,
 #: enums.
@@ -23,7 +24,7 @@ class TypeInfoError(ValueError):
     """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Member:
     """One member of a struct or union, seen from the outermost one."""
 
@@ -43,7 +44,7 @@ class Member:
         return (self.bit_size + 7) // 8
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Enumerator:
     """One constant of an enum."""
 
