@@ -313,7 +313,8 @@ class Running(Judging):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        asks = self.options.kernel.config is None or self._has("CONFIG_DEBUG_KMEMLEAK")
+        if asks and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self.session.find_leaks()
         self.session.close()
         if self._waiting:
