@@ -63,7 +63,6 @@ def test_a_panic_gets_the_next_case_a_new_machine(lab: Lab) -> None:
         "run",
         "boot",
         "run",
-        "run",  # asks for leaks: nothing says that this kernel cannot tell
         "close",
     ]
 
