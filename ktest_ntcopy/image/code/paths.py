@@ -81,6 +81,7 @@ class CodePaths:
         self._elf = elf
         self._functions = Functions(symbols)
         self._decoded: dict[int, tuple[Call, ...]] = {}
+        self._resolved: dict[tuple[int, Kind], Call | None] = {}
         self._left = 0  # bytes that may still be decoded for the question in hand
 
     @cached_property
@@ -225,25 +226,33 @@ class CodePaths:
         at, kind, target = transfer
         if kind == "indirect" or target is None:
             return Call(at, "indirect", target, None, via)
+        key = (target, kind)
+        if key not in self._resolved:  # few functions are called by many
+            self._resolved[key] = self._lead(kind, target)
+        call = self._resolved[key]
+        return call and Call(at, call.kind, call.target, call.name, call.via or via)
+
+    def _lead(self, kind: Kind, target: int) -> Call | None:
+        """The same for whatever leads there, as from address 0."""
         there = self._functions.at(target)
         if kind == "reference":
             if there is None or there.type != "func":
                 return None
-            return Call(at, kind, target, stem(there.name), via)
+            return Call(0, kind, target, stem(there.name))
         if there is None:
             there = self._functions.around(target)
-            return Call(at, kind, target, stem(there.name) if there else None, via)
+            return Call(0, kind, target, stem(there.name) if there else None)
         if there.name.endswith(_RETURN):
             return None
         if there.name.startswith(_INDIRECT):
-            return Call(at, "indirect", None, None, via)
+            return Call(0, "indirect", None, None)
         static = there.name.startswith(_STATIC)
         if static or (there.name.startswith("__") and any(v in there.name for v in _VENEERS)):
             end = self._behind(there)
             if end is not None:
                 via = "static call" if static else "veneer"
-                return Call(at, kind, end.address, stem(end.name), via)
-        return Call(at, kind, target, stem(there.name), via)
+                return Call(0, kind, end.address, stem(end.name), via)
+        return Call(0, kind, target, stem(there.name))
 
     def _behind(self, trampoline: Symbol) -> Symbol | None:
         """Where a trampoline leads in the file; None if nowhere."""

@@ -179,15 +179,15 @@ class BtfData:
         words, end = self.words, len(self.words)
         start, tell = self.starts.append, self._infos.append
         try:
-            while at < end:
-                start(at)
+            while True:
                 info = words[at + 1]
+                start(at)
                 tell(info)
                 at += steps[info]
-        except IndexError:
-            at = end + 1
-        if at != end:
-            raise BtfError(f"type {len(self.starts) - 1} is cut off")
+        except IndexError:  # cheaper than to compare each time
+            if at != end:
+                number = len(self.starts) - (at > end)
+                raise BtfError(f"type {number} is cut off") from None
 
     def __len__(self) -> int:
         """Number of types, void included."""
