@@ -9,13 +9,14 @@ KERNEL = $(shell $(PYTHON) -m ktest_ntcopy build)
 UNPATCHED = $(shell $(PYTHON) -m ktest_ntcopy build --unpatched)
 
 .PHONY: help run test setup setup-run lint unit integration series debug bench table mutants docs
-.PHONY: clean
+.PHONY: fuzz clean
 
 help:
 	@echo 'make run      everything from nothing to $(REPORTS)/junit.xml: kernel source, series,'
 	@echo '              C tests, build, boot, results'
 	@echo 'make test     lint, unit tests, the series held to its gates, tests that boot'
 	@echo 'make unit     tests without a virtual machine'
+	@echo 'make fuzz     the hostile input of the unit tests, drawn anew and more of it'
 	@echo 'make debug    the same as run on a kernel that watches itself (KASAN, lockdep, kmemleak,'
 	@echo '              failures on demand), and what finds its leaks'
 	@echo 'make bench    figures, each paired with its baseline'
@@ -51,6 +52,9 @@ series:
 
 integration:
 	KTEST_KERNEL='$(KERNEL)' KTEST_KERNEL_UNPATCHED='$(UNPATCHED)' $(PYTHON) -m pytest -q -n auto tests/integration
+
+fuzz: setup
+	$(PYTHON) -m pytest -q -n auto -m hypothesis --hypothesis-profile=fuzz tests/unit
 
 debug: setup
 	@$(PYTHON) -m ktest_ntcopy run --debug --junitxml $(REPORTS)/debug.xml

@@ -158,7 +158,6 @@ def test_damaged_kernel(tmp_path_factory: pytest.TempPathFactory, name: str) -> 
     @settings(
         max_examples=60,
         deadline=None,
-        derandomize=False,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
