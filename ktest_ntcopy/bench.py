@@ -162,7 +162,8 @@ def zerocopy(kernel: Path, rounds: int) -> None:
 
 def main() -> int:
     """Print every figure; ``--only`` chooses."""
-    from ktest_ntcopy.cli import DEFAULT_VERSION, prepare
+    from ktest_ntcopy.arguments import DEFAULT_VERSION
+    from ktest_ntcopy.cli import prepare
 
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)

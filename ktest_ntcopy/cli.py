@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ktest_ntcopy import __version__
+from ktest_ntcopy import arguments as takes
 from ktest_ntcopy.errors import USAGE, BuildError, KtestError
 
-DEFAULT_VERSION = "6.12"
 _DEBUG_MEMORY = 1024  # MiB of a guest whose kernel shadows its memory, as KASAN does
 _PIPE = 128 + 13  # exit status of what SIGPIPE has ended, as shells say it
 
@@ -207,149 +207,62 @@ def _zerocopy_table(args: argparse.Namespace) -> int:
     return 0
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 3600:
-        raise ValueError(text)
-    return value
-
-
-def _text(text: str) -> str:
-    if not text:  # as from a shell variable that is not set
-        raise argparse.ArgumentTypeError("is empty")
-    return text
-
-
-def _path(text: str) -> Path:
-    return Path(_text(text)).expanduser().absolute()
-
-
-def _takes_tree(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--tree", type=_path, required=True, help="kernel source tree")
-
-
-def _takes_version(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--linux", dest="version", default=DEFAULT_VERSION, help="version, default %(default)s"
-    )
-
-
-def _takes_debug(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--debug", action="store_true", help="with Kconfig.debug.fragment, in a folder of its own"
-    )
-
-
-def _run_takes(run: argparse.ArgumentParser) -> None:
-    _takes_version(run)
-    run.add_argument("--junitxml", type=_path, default=_path("reports/junit.xml"))
-    _takes_debug(run)
-    run.add_argument("--workers", default="auto", help="virtual machines at once; 0: no xdist")
-    run.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
-
-
-def _build_takes(build: argparse.ArgumentParser) -> None:
-    _takes_version(build)
-    build.add_argument("--unpatched", action="store_true", help="without the series")
-    _takes_debug(build)
-
-
-def _report_takes(report: argparse.ArgumentParser) -> None:
-    report.add_argument("journal", type=_path)
-    report.add_argument("--junitxml", type=_path, help="write JUnit here")
-
-
-def _docs_takes(docs: argparse.ArgumentParser) -> None:
-    docs.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
-
-
-def _check_takes(look: argparse.ArgumentParser) -> None:
-    look.epilog = (
-        "Exit status: 0 all is there, 1 something is missing, 2 something could not be told. "
-        "Without --show and --against, everything that the features expect is looked for: "
-        "symbols, exports, struct members, enumerators, prototypes, options, calls."
-    )
-    look.add_argument("kernel", type=_path, help="vmlinux, bzImage or build directory")
-    look.add_argument(
-        "--feature", action="append", default=[], metavar="NAME", help="this one; repeatable"
-    )
-    look.add_argument("--brief", action="store_true", help="leave out what was found")
-    asked = look.add_mutually_exclusive_group()
-    asked.add_argument(
-        "--show",
-        type=_text,
-        metavar="NAME",
-        help="show a type, a symbol, a function with what it calls, or CONFIG_NAME instead",
-    )
-    asked.add_argument(
-        "--against",
-        type=_path,
-        metavar="FRAGMENT",
-        help="compare the configuration with FRAGMENT instead: what differs, the way through "
-        "the menus to set it, and which dependencies are in the way",
-    )
-    look.add_argument(
-        "--tree", type=_path, help="source tree for the menus; default: the kernel's own"
-    )
-    look.add_argument(
-        "--dwarf", action="store_true", help="ask DWARF where there is no BTF (takes seconds)"
-    )
-    look.add_argument("--json", action="store_true", help="for scripts; see image/check.py")
-
-
-def _check_series_takes(check: argparse.ArgumentParser) -> None:
-    _takes_version(check)
-    check.add_argument("--bisect", action="store_true", help="build the kernel at every patch")
-    check.add_argument("--cross", action="store_true", help="compile for arm64 and i386, too")
-
-
-def _mutants_takes(mutants: argparse.ArgumentParser) -> None:
-    _takes_version(mutants)
-    only = mutants.add_mutually_exclusive_group()
-    only.add_argument("--list", action="store_true", help="only name them")
-    only.add_argument("--check", action="store_true", help="only see whether they still apply")
-    mutants.add_argument("names", nargs="*", metavar="NAME", help="mutant or feature; all if none")
-
-
-def _cost_takes(cost: argparse.ArgumentParser) -> None:
-    cost.add_argument("before", type=_path, help="vmlinux without the change")
-    cost.add_argument("after", type=_path, help="vmlinux with it")
-
-
-def _zerocopy_table_takes(zerocopy: argparse.ArgumentParser) -> None:
-    zerocopy.add_argument("kernel", type=_path, help="vmlinux with the series")
-    zerocopy.add_argument("--tree", type=_path, help="source tree; default: the kernel's own")
-    zerocopy.add_argument("--seconds", type=_count, default=1, help="of each run, default 1")
-    zerocopy.add_argument("--repeat", type=_count, default=3, help="rounds, default 3")
-
-
-def _format_series_takes(fmt: argparse.ArgumentParser) -> None:
-    _takes_tree(fmt)
-    fmt.add_argument("name", help="series, e.g. 20-msg-ntcopy")
-    fmt.add_argument("commits", help="commit range, e.g. v6.12..HEAD")
-
-
 _Action = Callable[[argparse.Namespace], int]
 _Takes = Callable[[argparse.ArgumentParser], None]
 _COMMANDS: tuple[tuple[str, _Action, _Takes, str], ...] = (
-    ("run", _run, _run_takes, "fetch, patch, build and boot a kernel, run all tests, report"),
-    ("fetch", _fetch, _takes_version, "obtain source, apply the series, generate the tests"),
-    ("build", _build, _build_takes, "the same, then configure and compile; prints vmlinux"),
-    ("apply", _apply, _takes_tree, "apply the series to a tree and generate the tests"),
-    ("generate", _generate, _takes_tree, "write the C kselftests into a tree"),
-    ("report", _report, _report_takes, "make reports from the journal of a run, even a killed one"),
-    ("docs", _docs, _docs_takes, "write what is generated from the feature data"),
-    ("check", _check, _check_takes, "say what a kernel file shows of the features, in a blink"),
-    ("check-series", _check_series, _check_series_takes, "hold the patch series to netdev's gates"),
-    ("mutants", _mutants, _mutants_takes, "break the kernel in known ways; the tests must notice"),
-    ("cost", _cost, _cost_takes, "count the instructions of a send on two kernels"),
+    (
+        "run",
+        _run,
+        takes.run,
+        "fetch, patch, build and boot a kernel, run all tests, report",
+    ),
+    (
+        "fetch",
+        _fetch,
+        takes.version,
+        "obtain source, apply the series, generate the tests",
+    ),
+    (
+        "build",
+        _build,
+        takes.build,
+        "the same, then configure and compile; prints vmlinux",
+    ),
+    ("apply", _apply, takes.tree, "apply the series to a tree and generate the tests"),
+    ("generate", _generate, takes.tree, "write the C kselftests into a tree"),
+    (
+        "report",
+        _report,
+        takes.report,
+        "make reports from the journal of a run, even a killed one",
+    ),
+    ("docs", _docs, takes.docs, "write what is generated from the feature data"),
+    (
+        "check",
+        _check,
+        takes.check,
+        "say what a kernel file shows of the features, in a blink",
+    ),
+    (
+        "check-series",
+        _check_series,
+        takes.check_series,
+        "hold the patch series to netdev's gates",
+    ),
+    (
+        "mutants",
+        _mutants,
+        takes.mutants,
+        "break the kernel in known ways; the tests must notice",
+    ),
+    ("cost", _cost, takes.cost, "count the instructions of a send on two kernels"),
     (
         "zerocopy-table",
         _zerocopy_table,
-        _zerocopy_table_takes,
+        takes.zerocopy_table,
         "measure copy, zerocopy, and zerocopy with MSG_ZEROCOPY_UARG, beside what was published",
     ),
-    ("format-series", _format_series, _format_series_takes, "write a series from commits"),
+    ("format-series", _format_series, takes.format_series, "write a series from commits"),
 )
 
 
@@ -378,12 +291,12 @@ def parser(chosen: str = "") -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     known = chosen in (name for name, *_ in _COMMANDS)
-    for name, action, takes, text in _COMMANDS:
+    for name, action, add, text in _COMMANDS:
         if known and name != chosen:
             continue
         sub = commands.add_parser(name, help=text, description=text, formatter_class=_help)
         sub.set_defaults(action=action)
-        takes(sub)
+        add(sub)
     return top
 
 

@@ -33,11 +33,11 @@ initial     ``variable.member``              ``struct`` (what the variable is), 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktest_ntcopy.features.versions import ANY, Versions
-from ktest_ntcopy.record import field, record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.features.table import Table
@@ -46,7 +46,7 @@ _C = "[A-Za-z_][A-Za-z0-9_]*"
 _OPTION = "CONFIG_[A-Za-z0-9_]+"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Kind:
     """What one kind of expectation looks like."""
 
@@ -84,7 +84,7 @@ KINDS = {
 _OWN_KEYS = frozenset(key for kind in KINDS.values() for key in kind.keys)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Expectation:
     """One trace.  See the module for what each kind means and takes."""
 

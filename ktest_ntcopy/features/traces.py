@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import source_hash
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.features.expect import Expectation, expectations
 from ktest_ntcopy.features.versions import Versions
-from ktest_ntcopy.record import record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.features.model import Feature
@@ -28,7 +28,7 @@ _HERE = Path(__file__).parent
 TRACES = _HERE / "traces.json"
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Traces:
     """Of one feature; :class:`ktest_ntcopy.features.model.Feature` has these, too."""
 

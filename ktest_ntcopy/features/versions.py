@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import re
-
-from ktest_ntcopy.record import record
+from dataclasses import dataclass
 
 Version = tuple[int, int]  #: major, minor
 
@@ -22,7 +21,7 @@ def parse_version(text: str) -> Version:
     return int(found[1]), int(found[2])
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Versions:
     """All versions from ``low`` up to, but without, ``high``.  True unless it is all there are."""
 

@@ -23,6 +23,7 @@ Within a version, keys are only added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ktest_ntcopy.image.expectations import Finding, Found, check, prepare, void
@@ -30,7 +31,6 @@ from ktest_ntcopy.image.facts import Image
 from ktest_ntcopy.image.file.kernel_file import KernelFile
 from ktest_ntcopy.image.presence import Verdict, verdict
 from ktest_ntcopy.image.screen import safe_line
-from ktest_ntcopy.record import record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.features.model import Feature
@@ -48,7 +48,7 @@ _COLOURS = {
 _VERDICTS = {Verdict.PRESENT: "32", Verdict.NOT_APPLICABLE: "2", Verdict.UNKNOWN: "33"}
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureReport:
     """All that is expected of one feature, and what was found."""
 
@@ -61,7 +61,7 @@ class FeatureReport:
         return verdict(self.findings)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """One kernel, all features that were asked for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from ktest_ntcopy.image.names.nearest import nearest
 from ktest_ntcopy.image.names.symbols import Symbol
 from ktest_ntcopy.image.types.signature import SignatureError, same_signature
 from ktest_ntcopy.image.types.typeinfo import Member, TypeInfo, TypeInfoError
-from ktest_ntcopy.record import record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.image.names.exports import Export
@@ -32,7 +32,7 @@ class Found(enum.StrEnum):
     NOT_APPLICABLE = "not applicable"  #: does not hold for such kernels
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One expectation held against one kernel."""
 
@@ -59,7 +59,7 @@ class _UnknownError(Exception):
     """The file cannot tell; one line."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Miss:
     """Nothing of that name, or not as expected."""
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ktest_ntcopy.image.code.transfer import Kind, Transfer
-from ktest_ntcopy.record import record
 
 #: Code without these bytes has no such call.
 MOVABS = re.compile(rb"[\x48\x49][\xb8-\xbf]")
@@ -46,7 +46,7 @@ _PLAIN = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Step:
     """What one instruction does to the way through the code; offsets in bytes."""
 

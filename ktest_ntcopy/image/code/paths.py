@@ -7,6 +7,7 @@ Functions are decoded one at a time, when a question needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from ktest_ntcopy.image.code.transfer import Kind, Transfer
 from ktest_ntcopy.image.file.elf import Elf
 from ktest_ntcopy.image.names.nearest import nearest
 from ktest_ntcopy.image.names.symbols import Symbol, SymbolTable, stem
-from ktest_ntcopy.record import field, record
 
 _CODE_LIMIT = 128 << 10  # bytes decoded of one function; real ones stay far below
 _TOTAL_LIMIT = 1 << 20  # bytes decoded for one question: a third of a second
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     via: str = ""  #: what lies between: "static call", "alternative", or a pointer's name
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CodePath:
     """Answer to whether ``source`` reaches ``target``."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,6 @@ from pathlib import Path
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.file.elf import Elf
 from ktest_ntcopy.image.file.reader import FileSource
-from ktest_ntcopy.record import record
 
 _START, _END = b"IKCFG_ST", b"IKCFG_ED"
 _LIMIT = 8 << 20  # bytes; a full configuration is about 300 KiB
@@ -28,7 +28,7 @@ class DamagedConfig(ValueError):
     """The configuration inside a kernel cannot be unpacked; one line says why."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class KernelConfig:
     """Options that are set, by full name (``CONFIG_NET``), and where they were read."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.file.reader import FileSource, MemorySource, Source
 from ktest_ntcopy.image.file.unpack import UnpackError, packer_of, pieces
-from ktest_ntcopy.record import record
 
 #: Bytes of an unpacked kernel that we hold in memory.  Distributions' have 40 to 80 MiB.
 KERNEL_LIMIT = 160 << 20
@@ -23,7 +23,7 @@ _REST = 16 << 20  # bytes unpacked after the kernel to get to the checksum; x86 
 _HINT = "give a vmlinux, a bzImage, an arm64 Image or a build directory"
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Container:
     """The outermost layer of a kernel file."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
@@ -20,7 +21,6 @@ from ktest_ntcopy.image.file.container import KERNEL_LIMIT, open_source
 from ktest_ntcopy.image.file.machines import MACHINES, VARIANTS
 from ktest_ntcopy.image.file.reader import occurrences
 from ktest_ntcopy.image.file.unpack import UnpackError, pieces
-from ktest_ntcopy.record import record
 
 _KINDS = {1: "ET_REL", 2: "ET_EXEC", 3: "ET_DYN", 4: "ET_CORE"}
 
@@ -50,7 +50,7 @@ _DEBUG_LIMIT = 1 << 30  # bytes of one section of debug information
 _PACKERS = {1: "zlib", 2: "zstd"}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Section:
     """Where a section lies: all figures in bytes."""
 
@@ -79,7 +79,7 @@ class Section:
         return bool(self.flags & _COMPRESSED) or self.name.startswith(".zdebug_")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Note:
     """One ELF note."""
 

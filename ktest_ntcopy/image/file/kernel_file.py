@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ktest_ntcopy.errors import ConfigError
@@ -21,14 +22,13 @@ from ktest_ntcopy.image.file.config import (
 from ktest_ntcopy.image.file.container import HEAD, Container, recognise
 from ktest_ntcopy.image.file.elf import Elf
 from ktest_ntcopy.image.file.reader import FileSource, kind_of_file
-from ktest_ntcopy.record import record, replace
 
 _BANNER = b"Linux version "
 _RELEASE = re.compile(_BANNER + rb"(\d+\.\d+[^\s(]{0,64}) \(")
 _BZIMAGE = Path("arch/x86/boot/bzImage")
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelFile:
     """A kernel that can be looked at and, unless ``boot_problem`` says why not, booted."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ktest_ntcopy.errors import ConfigError
 from ktest_ntcopy.image.file.elf import Elf, Section
 from ktest_ntcopy.image.names.symbols import Symbol
-from ktest_ntcopy.record import record
 
 if TYPE_CHECKING:
     from ktest_ntcopy.image.file.kernel_file import KernelFile
@@ -30,7 +30,7 @@ _NAME_LIMIT = 512  # bytes, as in the kernel
 _NAME = re.compile(r"[A-Za-z_][\w.$]*")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Export:
     """One exported symbol."""
 
@@ -64,7 +64,7 @@ def hint(kernel: KernelFile) -> str:
     return "set CONFIG_MODULES=y"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Table:
     data: bytes
     address: int  #: of the first byte

@@ -16,11 +16,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
 from ktest_ntcopy.image.types.typeinfo import TypeInfoError
-from ktest_ntcopy.record import record
 
 MAGIC = 0xEB9F
 DEPTH = 64  #: longest chain of typedefs, qualifiers and arrays followed; real ones are below ten
@@ -108,7 +108,7 @@ class Budget:
             raise BtfError(f"type {number} is too large, or contains itself")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Type:
     """The header of one type."""
 

@@ -8,9 +8,8 @@ has it; DWARF (:mod:`ktest_ntcopy.image.types.dwarf`) takes seconds per answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, Protocol
-
-from ktest_ntcopy.record import record
 
 #: What names can be listed of: structs and unions, enumerators, functions, typedefs,
 #: enums.
@@ -24,7 +23,7 @@ class TypeInfoError(ValueError):
     """
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Member:
     """One member of a struct or union, seen from the outermost one."""
 
@@ -44,7 +43,7 @@ class Member:
         return (self.bit_size + 7) // 8
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Enumerator:
     """One constant of an enum."""
 
