@@ -199,13 +199,52 @@ def test_unsound_placeholders_are_refused(calls: Calls, via: Protocol) -> None:
         assert calls.recv(there.fileno(), 100) == b"next"
 
 
-@documented("EOPNOTSUPP on a socket without SO_ZEROCOPY")
+@documented("Without SO_ZEROCOPY the flag is ignored", "that the protocol does not know")
 @each
-def test_socket_without_the_option_refuses(calls: Calls, via: Protocol) -> None:
-    """SO_ZEROCOPY is asked for, as with MSG_ZEROCOPY."""
-    with telling(calls, via), via.pair(calls) as (plain, _):
-        control = control_of(placeholder(1))
-        assert outcome(tell, calls, plain, b"no", control, FLAG) == "EOPNOTSUPP"
+def test_socket_without_the_option_ignores_the_flag(calls: Calls, via: Protocol) -> None:
+    """A call is the same with the flag and without it, and no byte of the placeholder changes."""
+    with telling(calls, via), via.pair(calls) as (plain, there):
+        for messages in ((), (placeholder(1, count=7),)):
+            control = control_of(*messages)
+            before = control.read()
+            results = {outcome(tell, calls, plain, b"data", control, f) for f in (0, FLAG, BOTH)}
+            assert results == ({"EINVAL"} if messages else {4})
+            assert control.read() == before
+        for _ in (0, FLAG, BOTH):
+            assert calls.recv(there.fileno(), 4) == b"data"
+
+
+@documented("``count`` set to ~0 on an idle socket with SO_ZEROCOPY", "has to be 0 on return")
+@each
+def test_idle_socket_shows_that_the_kernel_tells(calls: Calls, via: Protocol) -> None:
+    """Nothing has completed, and the count says so."""
+    with telling(calls, via) as (here, there):
+        control = control_of(placeholder(0, count=0xFFFFFFFF))
+        assert tell(calls, here, b"data", control, FLAG) == 4
+        assert calls.recv(there.fileno(), 4) == b"data"
+        assert ranges(control) == []
+
+
+@documented("The message at which it stops is told nothing, unless it is the first")
+@each
+def test_batch_that_stops(calls: Calls, via: Protocol) -> None:
+    """Only the first one's failure is the result of the call, and told like one."""
+    unreadable = Segment(0, 9)
+    with telling(calls, via) as (here, there):
+        send_and_wait(calls, here, there, 1)
+        good, bad = control_of(placeholder(0)), control_of(placeholder(8, count=7))
+        before = bad.read()
+        batch = [
+            Message(segments=(Segment.of(b"m"),), control_memory=good),
+            Message(segments=(unreadable,), control_memory=bad),
+        ]
+        assert calls.sendmmsg(here.fileno(), batch, FLAG) == (1,)
+        assert calls.recv(there.fileno(), 1) == b"m"
+        assert bad.read() == before
+        here.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # the second one's
+        assert outcome(lambda: calls.sendmmsg(here.fileno(), batch[1:], FLAG)[0]) == "EFAULT"
+        assert numbers(ranges(bad)) == [0]
+        assert read_one(calls, here) is None
 
 
 @pytest.mark.parametrize("via", DATAGRAMS, ids=lambda p: p.name, indirect=True)
