@@ -128,7 +128,7 @@ def test_call_tells_what_has_completed(calls: Calls, via: Protocol) -> None:
         assert read_one(calls, here) is None
 
 
-@documented("says nothing about the data of the call itself")
+@documented("says nothing about the data of the call: combine it with MSG_ZEROCOPY")
 @each
 def test_flag_alone_sends_a_copy(calls: Calls, via: Protocol) -> None:
     """Without MSG_ZEROCOPY the call tells of others, and is not counted itself."""
