@@ -210,51 +210,16 @@ def _zerocopy_table(args: argparse.Namespace) -> int:
 _Action = Callable[[argparse.Namespace], int]
 _Takes = Callable[[argparse.ArgumentParser], None]
 _COMMANDS: tuple[tuple[str, _Action, _Takes, str], ...] = (
-    (
-        "run",
-        _run,
-        takes.run,
-        "fetch, patch, build and boot a kernel, run all tests, report",
-    ),
-    (
-        "fetch",
-        _fetch,
-        takes.version,
-        "obtain source, apply the series, generate the tests",
-    ),
-    (
-        "build",
-        _build,
-        takes.build,
-        "the same, then configure and compile; prints vmlinux",
-    ),
+    ("run", _run, takes.run, "fetch, patch, build and boot a kernel, run all tests, report"),
+    ("fetch", _fetch, takes.version, "obtain source, apply the series, generate the tests"),
+    ("build", _build, takes.build, "the same, then configure and compile; prints vmlinux"),
     ("apply", _apply, takes.tree, "apply the series to a tree and generate the tests"),
     ("generate", _generate, takes.tree, "write the C kselftests into a tree"),
-    (
-        "report",
-        _report,
-        takes.report,
-        "make reports from the journal of a run, even a killed one",
-    ),
+    ("report", _report, takes.report, "make reports from the journal of a run, even a killed one"),
     ("docs", _docs, takes.docs, "write what is generated from the feature data"),
-    (
-        "check",
-        _check,
-        takes.check,
-        "say what a kernel file shows of the features, in a blink",
-    ),
-    (
-        "check-series",
-        _check_series,
-        takes.check_series,
-        "hold the patch series to netdev's gates",
-    ),
-    (
-        "mutants",
-        _mutants,
-        takes.mutants,
-        "break the kernel in known ways; the tests must notice",
-    ),
+    ("check", _check, takes.check, "say what a kernel file shows of the features, in a blink"),
+    ("check-series", _check_series, takes.check_series, "hold the patch series to netdev's gates"),
+    ("mutants", _mutants, takes.mutants, "break the kernel in known ways; the tests must notice"),
     ("cost", _cost, takes.cost, "count the instructions of a send on two kernels"),
     (
         "zerocopy-table",
