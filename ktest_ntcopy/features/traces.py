@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ktest_ntcopy.features.model import Feature
 
 _HERE = Path(__file__).parent
+_LICENCE = ' "SPDX-License-Identifier": "GPL-2.0-only",'
 #: The generated file.
 TRACES = _HERE / "traces.json"
 
@@ -111,7 +112,7 @@ def render_traces(features: Iterable[Feature]) -> str:
             f'  "title": {json.dumps(feature.title)},',
             f'  "expectations": [\n{lines}\n  ]\n }},',
         ]
-    return "\n".join(["{", *parts]).removesuffix(",") + "\n}\n"
+    return "\n".join(["{", _LICENCE, *parts]).removesuffix(",") + "\n}\n"
 
 
 def _kept(expectation: Expectation) -> dict[str, Any]:
