@@ -16,6 +16,7 @@ from pathlib import Path
 from ktest_ntcopy.errors import BootError, KtestError, MachineError, MachineLost
 from ktest_ntcopy.features.model import Program
 from ktest_ntcopy.machine.base import (
+    AGENT,
     FATAL_ENDS,
     Command,
     End,
@@ -33,7 +34,7 @@ BOOT_ATTEMPTS = 2
 #: Begins the message of a case of which something was found when it had its verdict.
 AFTERMATH = "after the case had its verdict"
 #: Asks kmemleak in the guest, and waits until objects are old enough for it.
-_FIND_LEAKS = Command(argv=("/init", "leaks"), timeout=120.0)
+_FIND_LEAKS = Command(argv=(AGENT, "leaks"), timeout=120.0)
 
 
 def guest_path(target: str, program: str) -> str:

@@ -28,6 +28,8 @@ class End(enum.StrEnum):
     LOST = "lost"  #: the machine itself went away (hypervisor ended)
 
 
+#: Where the agent lies in every guest.  As a command it answers questions: "leaks".
+AGENT = "/init"
 #: After these the machine is of no further use and the next command needs a new one.
 FATAL_ENDS = frozenset({End.PANIC, End.HANG, End.DOWN, End.LOST})
 

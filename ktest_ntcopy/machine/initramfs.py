@@ -14,10 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ktest_ntcopy.errors import ConfigError
+from ktest_ntcopy.machine.base import AGENT
 
 #: The format keeps sizes in eight hexadecimal digits.
 _SIZE_MAX = 0xFFFFFFFF
 _TRAILER = "TRAILER!!!"
+_AGENT = AGENT.removeprefix("/")
 
 #: Folders every guest has.
 FOLDERS = ("dev", "proc", "sys", "tmp", "run", "root", "etc")
@@ -102,13 +104,13 @@ def plan(agent: bytes, files: Mapping[str, Path]) -> list[Entry]:
     wanted = {_inside(guest): host for guest, host in files.items()}
     folders = dict.fromkeys(FOLDERS)
     for name in sorted(wanted):
-        if name == "init":
-            raise ConfigError("/init: the guest agent has this path")
+        if name == _AGENT:
+            raise ConfigError(f"{AGENT}: the guest agent has this path")
         for parent in reversed(PurePosixPath(name).parents[:-1]):
             folders.setdefault(str(parent))
     if clash := sorted(set(wanted) & set(folders)):
         raise ConfigError(f"/{clash[0]}: both a file and a folder of the guest")
-    entries = [*map(folder, folders), console(), program("init", agent)]
+    entries = [*map(folder, folders), console(), program(_AGENT, agent)]
     for name, host in sorted(wanted.items()):
         try:
             data = host.read_bytes()

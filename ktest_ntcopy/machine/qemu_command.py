@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktest_ntcopy.errors import BootError, ConfigError, MachineError
-from ktest_ntcopy.machine.base import MachineSpec
+from ktest_ntcopy.machine.base import AGENT, MachineSpec
 from ktest_ntcopy.machine.channel import PORT_NAME, SHARE_TAG
 
 BINARY = "qemu-system-x86_64"
@@ -90,7 +90,7 @@ def kernel_arguments(spec: MachineSpec, *, accel: str) -> str:
     """
     words = [
         "console=ttyS0,115200",
-        "rdinit=/init",
+        f"rdinit={AGENT}",
         "loglevel=7",
         "oops=panic",
         "panic=-1",
